@@ -19,6 +19,8 @@ from pathlib import Path
 import pytest
 
 from drawbridge.agents.claude.hook_settings import ASK_MODE
+from drawbridge.core.errors import NotWritable
+from drawbridge.setup import files, installed
 from drawbridge.setup.agents import AGENTS
 from tests.setup.conftest import Setup, everything_below
 from tests.waiting import PATIENCE
@@ -214,6 +216,42 @@ def test_removing_the_mode_restores_the_file_exactly(text: str, setup: Setup, us
     assert json.loads(user.read_text()).get("permissions") == json.loads(text).get("permissions")
     setup("claude", "--ask-mode")
     setup("claude", "--remove")
+    assert user.read_text() == text
+
+
+def fail(*_: object) -> None:
+    raise NotWritable("The disk is full.")
+
+
+@pytest.mark.usefixtures("guard")
+@pytest.mark.parametrize("text", [None, '{"permissions": {"defaultMode": "acceptEdits"}, "b": 2}'])
+def test_a_setup_that_failed_halfway_can_be_undone(
+    text: str | None, setup: Setup, user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Setup fails after it has changed the settings. When it is run again, it finds nothing left to do."""
+    setup("codex")  # installs the copy of the guard
+    user.parent.mkdir()
+    if text is not None:
+        user.write_text(text)
+    with monkeypatch.context() as patch:
+        patch.setattr(installed, "install_copy", fail)
+        assert setup("claude", "--ask-mode").code == 3
+    assert LASTING.items() <= json.loads(user.read_text())["permissions"].items()
+    assert setup("claude", "--ask-mode").output.startswith("Already set up")
+    assert setup("claude", "--remove").code == 0
+    assert (user.read_text() if user.exists() else None) == text
+
+
+@pytest.mark.usefixtures("guard")
+def test_a_failed_change_back_can_be_undone(setup: Setup, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Setup fails before it has restored the mode."""
+    text = '{"permissions": {"defaultMode": "acceptEdits"}, "b": 2}'
+    put(user, json.loads(text))
+    setup("claude", "--ask-mode")
+    with monkeypatch.context() as patch:
+        patch.setattr(files.Change, "apply", fail)
+        assert setup("claude", "--no-ask-mode").code == 3
+    assert setup("claude", "--remove").code == 0
     assert user.read_text() == text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,6 +17,7 @@ from drawbridge.tui.screens.conversation import ConversationScreen
 from tests.page.agent import TASK, wake_up
 from tests.server.processes import Server
 from tests.tui.review.test_commenting import WORKING
+from tests.waiting import PATIENCE
 
 from .conftest import make_project
 from .rig import Person, attached
@@ -128,6 +130,14 @@ async def test_a_refused_prompt_is_put_before_what_was_written_since(server: Ser
         await person.sees("The queue is full.")
 
 
+async def test_a_prompt_refused_after_its_project_was_left_is_named(server: Server, directory: Path) -> None:
+    async with attached(server, directory) as person:
+        refused = RequestError("QUEUE_FULL", "The queue is full.")
+        person.app.client.on_refused(Unsent("1", "another project", "Build a bridge"), refused)
+        await person.is_notified("The queue is full. Your prompt was not sent: Build a bridge")
+        assert person.prompt.text == ""
+
+
 async def test_a_queued_prompt_is_shown_and_runs_in_its_turn(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("/slow 600")
@@ -194,17 +204,17 @@ async def test_all_of_a_long_history_can_be_reached_in_parts(server: Server, dir
         await person.sees("Line 1500")
         assert "Line 1000\n" not in person.history
         await person.presses("escape")
-        for _ in range(40):
-            if "/lines 1500" in person.screen:
-                break
-            await person.presses("g")
-            await person.pilot.pause(0.05)
-        await person.sees("/lines 1500", "G: latest")
+        async with asyncio.timeout(PATIENCE):
+            while "Line 1\n" not in person.screen:
+                await person.presses("g")
+                await person.pilot.pause(0.05)
+        await person.sees("Line 1\n", "G: latest")
+        assert "/lines 1500" in person.history
         items = person.app.client.conversation.items if person.app.client.conversation else []
         assert len(items) <= 700
         await person.presses("G")
         await person.sees("Line 1500")
-        assert "G: latest" not in person.screen
+        await person.loses("G: latest")
 
 
 @pytest.mark.slow

@@ -104,6 +104,11 @@ def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode
         change.check()
     new = _record(agent, loaded, document, made, former)
 
+    def begin() -> None:
+        # If setup is interrupted, ``--remove`` needs to know what may have been changed. A record of a change that is
+        # not in the settings is harmless, because ``--remove`` reverts only what it finds.
+        record.save(loaded.path, record.merged(made, new) if made else new)
+
     def finish() -> None:
         installed.install_copy()  # adds the bytecode if the interpreter has changed
         record.save(loaded.path, new)
@@ -122,6 +127,7 @@ def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode
             stub: "the program that the hooks run, with your settings",
             copy: "a copy of the guard, which keeps working if Drawbridge is moved",
         },
+        begin=begin,
         finish=finish,
         command=command,
     )

@@ -34,6 +34,16 @@ class Record(msgspec.Struct, frozen=True):
     link: str | None = None
 
 
+def merged(before: Record, after: Record) -> Record:
+    """The record of a file that is being changed, from ``before`` to ``after``. It describes the changes of both."""
+    return msgspec.structs.replace(
+        after,
+        containers=before.containers | after.containers,
+        mode=before.mode if after.mode is None else after.mode,
+        auto=before.auto if after.auto is None else after.auto,
+    )
+
+
 def load(settings: Path) -> Record | None:
     return _records().get(str(settings))
 

@@ -9,11 +9,12 @@ from typing import Final, NamedTuple
 
 from textual.app import App
 
-from drawbridge.tui.client import Client, Unsent
+from drawbridge.tui.client import LONGEST_SHOWN, Client, Unsent
 from drawbridge.tui.colors import Palette, theme
 from drawbridge.tui.connection import RequestError
 from drawbridge.tui.dialogs import KEYS, REVIEW_KEYS, ConfirmDialog, HelpDialog
 from drawbridge.tui.drawing import Painter
+from drawbridge.tui.requests import WARNING_SECONDS, complain
 from drawbridge.tui.screens.conversation import ConversationScreen
 from drawbridge.tui.screens.projects import HOW_TO_ADD, ProjectScreen
 from drawbridge.tui.screens.review import ReviewScreen
@@ -21,10 +22,6 @@ from drawbridge.tui.wording import base_name, block
 
 DRAWING_SECONDS: Final = 0.04
 """The delay in seconds between a change and the redraw, which shows everything that has arrived by then."""
-
-WARNING_SECONDS: Final = 60.0
-"""The number of seconds for which a warning stays on the screen, unless a click closes it."""
-
 
 SERVER_ENDS: Final = "The server that this command started will also stop."
 COMMENTS_WAIT: Final = (
@@ -161,11 +158,16 @@ class AttachApp(App[None]):
             self.exit()
 
     def _refused(self, unsent: Unsent, error: RequestError) -> None:
+        """Puts a prompt that was refused back into the prompt box. If its project is no longer shown, the message about
+        the error contains the prompt."""
         conversation = self.client.conversation
-        for screen in self.screen_stack:
-            if isinstance(screen, ConversationScreen) and conversation and conversation.id == unsent.project:
-                screen.put_back(unsent.prompt)
-        self.notify(block(str(error)), severity="error", markup=False)
+        screens = [screen for screen in self.screen_stack if isinstance(screen, ConversationScreen)]
+        if conversation is not None and conversation.id == unsent.project and screens:
+            screens[0].put_back(unsent.prompt)
+            complain(self, error)
+        else:
+            words = f"{error} Your prompt was not sent: {unsent.prompt[:LONGEST_SHOWN]}"
+            self.notify(block(words), severity="error", timeout=WARNING_SECONDS, markup=False)
 
     def _warn(self, words: str) -> None:
         self.notify(block(words), severity="warning", timeout=WARNING_SECONDS, markup=False)

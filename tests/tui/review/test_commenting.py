@@ -43,7 +43,7 @@ from tests.tui.review.test_reviewing import (
     view,
 )
 from tests.tui.rig import Person, attached
-from tests.tui.test_coming_back import free_port
+from tests.tui.test_coming_back import free_port, is_cut_off
 
 __all__ = ["repository"]  # imported as a fixture
 
@@ -534,6 +534,34 @@ async def test_nothing_typed_offline_is_lost_or_sent_twice(tmp_path: Path) -> No
                     assert person.app.screen.query_one(PlainTextArea).text == "Message"
 
 
+@pytest.mark.thorough
+async def test_offline_comments_arrive_after_the_review_closes(
+    server: Server, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with reviewing(server, repository) as (person, project):
+        await person.presses("j")
+        await is_at(person, "poem.txt: LINE 5")
+        await begins(person)
+        await adds(person, "Not this one.")
+        await person.presses("j")
+        await is_at(person, "poem.txt: LINE 30")
+        await begins(person)
+        field(person).insert("Not lost.")
+        await is_cut_off(person, monkeypatch)
+        await person.presses("ctrl+s")
+        await person.sees("Saving…")
+        await person.presses("escape", "C")
+        await is_open(person, CommentsDialog)
+        await person.presses("d")
+        await person.sees("Remove this comment?")
+        await person.presses("y", "escape", "escape")
+        await person.waits_for(lambda: person.in_project, "the conversation")
+        person.app.client.connection.retry_now()
+        await person.presses("escape", "v")
+        await person.sees("▎ You  Draft", "Not lost.")
+        assert [one["text"] for one in await comments_of(server, project)] == ["Not lost."]
+
+
 @pytest.mark.slow_for("40x20")
 @pytest.mark.thorough
 @pytest.mark.parametrize("size", [(100, 30), (40, 20)], ids=lambda size: "x".join(map(str, size)))
@@ -685,6 +713,27 @@ async def test_a_commit_that_a_hook_refuses_keeps_the_message(server: Server, re
         await person.presses("shift+tab", "up", "space", "ctrl+s")
         await person.sees("Committed 2 files on")
     assert git(repository, "rev-parse", "HEAD~1") == before
+
+
+@pytest.mark.thorough
+async def test_a_commit_is_reported_after_the_review_closes(server: Server, repository: Path) -> None:
+    """The user closes the review while one of git's hooks is running, which then refuses the commit."""
+    await is_kept(server, repository)
+    hook, go = repository / ".git" / "hooks" / "pre-commit", repository / ".git" / "go"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\nfor n in $(seq 600); do [ -e .git/go ] && break; sleep 0.1; done\necho No capitals\nexit 1\n")
+    hook.chmod(0o755)
+    async with attached(server, repository) as person:
+        await opens(person)
+        await opens_commit(person)
+        message(person).text = "Capitals"
+        await person.presses("ctrl+s")
+        await person.sees("Committing…")
+        await person.presses("escape", "escape")
+        await person.waits_for(lambda: person.in_project, "the conversation")
+        go.touch()
+        await person.is_notified(f"Review of {repository.name}: The commit failed: git or one of its hooks refused it")
+        assert "No capitals" in person.notices[-1]
 
 
 @pytest.mark.slow

@@ -316,6 +316,24 @@ async def test_a_change_that_is_scrolled_away_is_not_the_current_one() -> None:
         await until(lambda: view.is_in_view and int(view.current or 0) > 20, "another current change")
 
 
+async def test_a_change_that_is_made_again_has_not_been_seen() -> None:
+    """The agent undoes a change on which the user has begun a comment, and makes it again."""
+    long = hunk(kind="file", removed="", added="".join(f"line {number}\n" for number in range(100)))
+    files = [file(long, change="added")]
+    app = Alone()
+    async with app.run_test(size=(60, 20)) as pilot:
+        view = app.query_one(ReviewView)
+        view.show(review_parts.parts(files))
+        await pilot.pause()
+        assert not view.is_seen("h")
+        view.show([Part("h", file(), None, "")])
+        await until(lambda: view.is_seen("h"), "the line that remains")
+        view.show(review_parts.parts(files))
+        await pilot.pause()
+        assert shows(app, "line 0")
+        assert not view.is_seen("h")
+
+
 def test_a_list_shows_how_much_there_is_to_review() -> None:
     projects = Projects()
     idle = {"id": "p", "state": "IDLE", "approvals": [], "last_seq": 1}

@@ -24,7 +24,7 @@ from tests.server.checkpoints.rig import git
 from tests.server.processes import Server, serving
 from tests.tui.conftest import make_directory, make_project
 from tests.tui.rig import Person, attached
-from tests.tui.test_coming_back import free_port
+from tests.tui.test_coming_back import free_port, is_cut_off
 from tests.tui.test_deciding import device_token
 
 Work = Mapping[str, str | bytes | None]
@@ -581,6 +581,37 @@ async def test_a_decision_made_offline_is_applied_once(tmp_path: Path) -> None:
                 await person.presses("escape")
                 await person.reads_times(1, "You undid 1 change in old.txt")
     assert (directory / "old.txt").read_text() == "old\n"
+
+
+@pytest.mark.thorough
+async def test_an_offline_decision_is_applied_after_the_review_closes(
+    server: Server, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with reviewing(server, repository) as (person, _):
+        await is_at(person, "old.txt: ")
+        await is_cut_off(person, monkeypatch)
+        await person.presses("u")
+        await is_told(person, "Sending…")
+        await person.presses("escape", "p")
+        await person.waits_for(lambda: not person.in_project, "the list")
+        person.app.client.connection.retry_now()
+        await person.waits_for((repository / "old.txt").exists, "the undo")
+
+
+@pytest.mark.thorough
+async def test_a_refused_decision_is_reported_after_the_review_closes(
+    server: Server, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with reviewing(server, repository) as (person, project):
+        await is_at(person, "old.txt: ")
+        ids = await hunks(server, project)
+        await is_cut_off(person, monkeypatch)
+        await person.presses("a")
+        await person.presses("escape")
+        await decides(server, project, hunks=ids["old.txt"], decision="undo")
+        person.app.client.connection.retry_now()
+        await person.is_notified(f"Review of {repository.name}: ")
+        assert "already undid this change." in person.notices[-1]
 
 
 @pytest.mark.slow

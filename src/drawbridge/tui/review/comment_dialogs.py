@@ -19,6 +19,7 @@ from drawbridge.text.review_words import Comment, lines_of
 from drawbridge.tui import answers
 from drawbridge.tui.dialogs import ConfirmDialog
 from drawbridge.tui.fields import PlainTextArea
+from drawbridge.tui.requests import do_lasting
 from drawbridge.tui.review.commenting import Commenting
 from drawbridge.tui.review.comments import Card, Writing
 from drawbridge.tui.wording import block, one_line
@@ -290,7 +291,7 @@ class CommentsDialog(ModalScreen[None]):
 
         def answered(yes: bool | None) -> None:
             if yes:
-                self.run_worker(self._commenting.remove(draft))
+                do_lasting(self, self._commenting.remove(draft))
 
         words = "It has not been sent. It can’t be restored."
         self.app.push_screen(ConfirmDialog("Remove this comment?", words, "Remove"), answered)
@@ -299,11 +300,11 @@ class CommentsDialog(ModalScreen[None]):
         current = self.current
         can = current is not None and review_words.state_of(current) in CAN_RESOLVE
         if current is not None and can and self._commenting.may_write:
-            self.run_worker(self._commenting.resolve(current))
+            do_lasting(self, self._commenting.resolve(current))
 
     def action_withdraw(self) -> None:
         if self._commenting.may_withdraw:
-            self.run_worker(self._commenting.withdraw())
+            do_lasting(self, self._commenting.withdraw())
 
     def action_send(self) -> None:
         if self._commenting.drafts and self._commenting.may_send:

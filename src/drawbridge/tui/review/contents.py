@@ -75,6 +75,7 @@ class ReviewContents:
         self.visiting = Visiting(client, project)
         self._is_loading = False
         self._is_stale = False
+        self._has_ended = False
         self._asked = 0
         self._shown = 0
         self._news: list[Mapping[str, Any]] = []
@@ -118,8 +119,18 @@ class ReviewContents:
             self._news += changes
             self.load()
 
+    def end(self) -> None:
+        """Ends the visit. Requests that continue do not load the review any more."""
+        self._has_ended = True
+        self.visiting.end()
+
     def load(self) -> None:
-        """Requests the review as it is now. Calls during a request lead to only one more request."""
+        """Requests the review as it is now. Calls during a request lead to only one more request. After ``end``, the
+        review is requested where it is shown next."""
+        if self._has_ended:
+            self._client.reviews.mark_stale(self._project)
+            self._client.on_change()
+            return
         self._is_stale = True
         if not self._is_loading:
             self._is_loading = True

@@ -120,6 +120,10 @@ class Reviews:
         found = self._numbers.get(project)
         return found if found and found.files else None
 
+    def mark_stale(self, project: str) -> None:
+        """Records that the review of a project may have changed."""
+        self._stale.add(project)
+
     def is_stale(self, project: str) -> bool:
         """Whether the review of a project may have changed since the last call."""
         found = project in self._stale

@@ -184,10 +184,10 @@ class _Block(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """The lines of a part that have been on the screen. ``layout``: the width, and the line number that the column of
-    line numbers had room for, when the part was laid out. ``lines`` refers to that layout."""
+    """The lines of a part that have been on the screen. ``layout``: whether the part was gone, the width, and the line
+    number that the column of line numbers had room for, when the part was laid out. ``lines`` refers to that layout."""
 
-    layout: tuple[int, int]
+    layout: tuple[bool, int, int]
     lines: set[int]
     total: int
 
@@ -387,19 +387,21 @@ class ReviewView(ScrollView, can_focus=True):
             remarks = self._remarks.get(part.key, Remarks())
             key = (part.key, part.draft, _start(part), context, width, highest, remarks, part.key in self._new)
             self._add(known, key, partial(self._part, part, context, highest, remarks))
-            self._note_layout(self._blocks[-1], (width, highest))
+            self._note_layout(self._blocks[-1], (part.is_gone, width, highest))
 
     def _add(self, known: Mapping[Hashable, _Block], key: Hashable, make: Callable[[], _Block]) -> None:
         block = known.get(key) or make()
         self._known[key] = block
         self._blocks.append(block)
 
-    def _note_layout(self, block: _Block, layout: tuple[int, int]) -> None:
-        """If a part's layout has changed, forgets which of its lines were seen, unless all of them were."""
+    def _note_layout(self, block: _Block, layout: tuple[bool, int, int]) -> None:
+        """If a part's layout has changed, forgets which of its lines were seen, unless all of them were. A part that was
+        gone had none of its lines, so they have not been seen if it is there again."""
         assert block.part is not None
         seen = self._seen.get(block.part.key)
         if seen is None or seen.layout != layout or seen.total != len(block.body):
-            lines = set(range(len(block.body))) if seen is not None and seen.is_whole else set[int]()
+            was_whole = seen is not None and seen.is_whole and seen.layout[0] == layout[0]
+            lines = set(range(len(block.body))) if was_whole else set[int]()
             self._seen[block.part.key] = _Seen(layout, lines, len(block.body))
 
     def _return(self, place: int | None) -> None:

@@ -29,7 +29,7 @@ from drawbridge.tui.history import History, Tail
 from drawbridge.tui.key_hints import KeyHints
 from drawbridge.tui.questions import Questions
 from drawbridge.tui.queue_dialog import QueueDialog
-from drawbridge.tui.requests import do
+from drawbridge.tui.requests import do, do_lasting
 from drawbridge.tui.screens.review import ReviewScreen
 from drawbridge.tui.search_dialog import SearchDialog
 from drawbridge.tui.store import Project
@@ -248,7 +248,8 @@ class ConversationScreen(Screen[None]):
 
     def on_prompt_box_sent(self, event: PromptBox.Sent) -> None:
         self.query_one(History).to_end()
-        do(self, self._client.execute(event.text, steer=event.steer))
+        self.tick()
+        do_lasting(self, self._client.execute(event.text, steer=event.steer))
 
     def put_back(self, prompt: str) -> None:
         """Puts a prompt that was refused back into the prompt box, before what the user has written since."""
@@ -392,6 +393,7 @@ class ConversationScreen(Screen[None]):
             await self._client.latest()
             self.show()
             self.query_one(History).to_end()
+            self.tick()
 
         do(self, go())
 

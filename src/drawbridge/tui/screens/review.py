@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -24,6 +24,7 @@ from drawbridge.tui.dialogs import ConfirmDialog
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.fields import PlainTextArea
 from drawbridge.tui.key_hints import KeyHints
+from drawbridge.tui.requests import WARNING_SECONDS, do_lasting
 from drawbridge.tui.review import parts as review_parts
 from drawbridge.tui.review.comment_dialogs import CommentDialog, CommentsDialog, SendDialog
 from drawbridge.tui.review.comments import Writing
@@ -31,6 +32,7 @@ from drawbridge.tui.review.commit_dialog import CommitDialog
 from drawbridge.tui.review.contents import Events, ReviewContents
 from drawbridge.tui.review.parts import Part
 from drawbridge.tui.review.push_dialog import PushDialog
+from drawbridge.tui.review.reviews import Commit, Push
 from drawbridge.tui.review.status import about, status, ways_on
 from drawbridge.tui.review.view import ReviewView
 
@@ -116,7 +118,7 @@ class ReviewScreen(Screen[None]):
         self.show()
 
     def on_unmount(self) -> None:
-        self._visiting.end()
+        self._contents.end()
 
     def on_screen_resume(self) -> None:
         """Restarts the wait of ``READING_SECONDS`` when this screen is in front again."""
@@ -140,7 +142,12 @@ class ReviewScreen(Screen[None]):
     @property
     def _is_there(self) -> bool:
         """Whether all widgets exist. They do not while the screen is being built or closed."""
-        return len(self.query_children("Bar, #review, #nothing, .draft, #about, #status")) == 6
+        return self.is_attached and len(self.query_children("Bar, #review, #nothing, .draft, #about, #status")) == 6
+
+    @property
+    def _directory(self) -> str:
+        project = self._client.projects.all.get(self._project)
+        return wording.base_name(project["path"]) if project is not None else ""
 
     # Drawing.
 
@@ -148,11 +155,8 @@ class ReviewScreen(Screen[None]):
         """Draws the current state, and loads the review if it may have changed."""
         if not self._is_there:
             return
-        client = self._client
-        project = client.projects.all.get(self._project)
         self._contents.refresh()
-        name = wording.base_name(project["path"]) if project is not None else ""
-        self.query_one(Bar).show(f"Review of {name}", "", client.connection)
+        self.query_one(Bar).show(f"Review of {self._directory}", "", self._client.connection)
         self._draw()
 
     def _draw(self) -> None:
@@ -230,10 +234,21 @@ class ReviewScreen(Screen[None]):
     def _redraw(self) -> None:
         if self._is_there:
             self._draw()
+        else:
+            self._client.on_change()  # the same review may be open again
 
     def _texts_changed(self) -> None:
         if self._is_there:
             self._view.put_texts(self._contents.texts)
+
+    def _report(self, words: str, output: str = "") -> None:
+        """Shows the result of a request below the review or, if the review was closed in the meantime, as a notice.
+        ``output``: what a program has printed, which only the notice contains."""
+        if self._is_there:
+            self._note = words
+        elif words:
+            lines = [f"Review of {self._directory}: {words}", *filter(None, [output])]
+            self.app.notify(wording.block("\n".join(lines)), timeout=WARNING_SECONDS, markup=False)
 
     # Decisions.
 
@@ -373,7 +388,7 @@ class ReviewScreen(Screen[None]):
         """Sends a decision. ``key``: the key of the part that it is about; None if it is about several."""
         self._is_sending, self._note = True, ""
         self._draw()
-        self.run_worker(self._decide(wish, key))
+        do_lasting(self, self._decide(wish, key))
 
     async def _decide(self, wish: Message, key: str | None) -> None:
         number = self._contents.begin_request()
@@ -382,7 +397,7 @@ class ReviewScreen(Screen[None]):
         except RequestError as error:
             by = self._client.called(error.details) if error.details.get("by") else ""
             is_hunk = "hunks" in wish
-            self._note = review_words.refused_words(error.code, error.details, str(error), by, is_hunk=is_hunk)
+            self._report(review_words.refused_words(error.code, error.details, str(error), by, is_hunk=is_hunk))
             self.load()
         else:
             self._contents.drafts.pop(key or "", None)
@@ -479,6 +494,8 @@ class ReviewScreen(Screen[None]):
     def _comments_changed(self) -> None:
         if self._is_there:
             self._show_written()
+        else:
+            self._client.on_change()  # the same review may be open again
 
     def action_comment(self) -> None:
         """Continues a comment that was begun here. Otherwise begins to choose lines or, the second time, to write."""
@@ -510,7 +527,12 @@ class ReviewScreen(Screen[None]):
         )
 
     def _save_comment(self, one: Writing) -> None:
-        self.run_worker(self._commenting.save(one))
+        async def save() -> None:
+            await self._commenting.save(one)
+            if not self._is_there:
+                self._report(one.note)
+
+        do_lasting(self, save())
 
     def action_comments(self) -> None:
         """Shows all comments, with the first one of the current change selected."""
@@ -548,13 +570,13 @@ class ReviewScreen(Screen[None]):
                 if choice and not self._is_sending:
                     self._is_sending, self._note = True, ""
                     self._draw()
-                    self.run_worker(self._send_comments(version, count, steer=choice == "steer"))
+                    do_lasting(self, self._send_comments(version, count, steer=choice == "steer"))
 
             self.app.push_screen(SendDialog(commenting, count), answered)
 
     async def _send_comments(self, version: str, count: int, *, steer: bool) -> None:
         try:
-            self._note = await self._commenting.send(version, count, steer=steer)
+            self._report(await self._commenting.send(version, count, steer=steer))
         finally:
             self._is_sending = False
             self._redraw()
@@ -570,15 +592,30 @@ class ReviewScreen(Screen[None]):
         self.app.push_screen(CommitDialog(committing, self._run_commit, self._pushing, self.action_push))
 
     def _run_commit(self) -> None:
+        async def commit() -> None:
+            await self._committing.run()
+            self._report_result(self._committing.state, review_words.committed_words)
+
         self._pushing.forget()
-        self.run_worker(self._committing.run())
+        do_lasting(self, commit())
 
     def action_push(self) -> None:
         self._pushing.begin()
         self.app.push_screen(PushDialog(self._pushing, self._run_push))
 
     def _run_push(self) -> None:
-        self.run_worker(self._pushing.run())
+        async def push() -> None:
+            await self._pushing.run()
+            self._report_result(self._pushing.state, review_words.pushed_words)
+
+        do_lasting(self, push())
+
+    def _report_result(self, state: Commit | Push, done_words: Callable[[Mapping[str, Any]], str]) -> None:
+        """Shows the result of a commit or a push if the review, and with it the dialog that would show the result, was
+        closed in the meantime."""
+        if not self._is_there:
+            words = done_words(state.done) if state.done is not None else state.problem
+            self._report(words, str((state.done or {}).get("output") or state.output))
 
     # Filtering and moving.
 

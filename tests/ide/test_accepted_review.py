@@ -369,7 +369,7 @@ async def test_comments_and_visits_need_a_server(rig: AcceptedRig) -> None:
     await rig.is_notified("To show only new changes, start the agent server: drawbridge serve")
     await rig.shows_texts(*CHANGES)
     rig.editor.report(ReviewCommented("poem.txt", 3, 3, "LINE 3\n", "Why?"))
-    await rig.is_notified("Comments need the agent server. Start it with: drawbridge serve")
+    await rig.is_notified("Can't comment: no server is running. Run: drawbridge serve")
     assert len(rig.editor.reviews) == 1
 
 
@@ -397,7 +397,7 @@ async def test_a_server_without_a_session_in_the_folder_is_ignored(rig: Accepted
     async with server.listening():
         await rig.wanted(*CHANGES)
         rig.editor.report(ReviewCommented("poem.txt", 3, 3, "LINE 3\n", "Why?"))
-        await rig.is_notified("Comments need a server session in this directory.")
+        await rig.is_notified("Can't comment: the server has no session here.")
         server.answers = [wire.ReviewAnswer(id="", code="CHECKPOINT_FAILED", text="git failed.")]
         rig.want()
         await rig.is_notified("git failed.")

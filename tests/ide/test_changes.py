@@ -589,7 +589,7 @@ async def test_submitting_is_confirmed_even_if_the_review_fails(rig: ReviewRig) 
         await rig.shows("h1")
         rig.editor.report(ReviewSubmitted("d1", ""))
         await rig.is_notified("git failed.")
-        assert [text for text, _ in rig.editor.notices][1:] == ["Submitted: 1 comment.", "git failed."]
+        assert [text for text, _ in rig.editor.notices][1:] == ["Sent: 1 comment.", "git failed."]
         assert rig.editor.reviews[-1] is None
 
 

@@ -14,7 +14,7 @@ from .plugin_rig import ROOT, Neovim, neovim
 
 HELP = (ROOT / "doc" / "drawbridge.txt").read_text()
 PAGE = (ROOT / "docs" / "neovim.md").read_text()
-LUA = [file.read_text() for file in sorted((ROOT / "lua" / "drawbridge").glob("*.lua"))]
+LUA = [file.read_text() for file in sorted((ROOT / "lua" / "drawbridge").rglob("*.lua"))]
 TAGS = set(re.findall(r"\*([^*\s|]+)\*", HELP))
 
 
@@ -61,6 +61,13 @@ def test_every_command_is_described(editor: Neovim) -> None:
     assert [name for name in commands if f":{name}" not in TAGS] == []
     assert [tag for tag in TAGS if tag.startswith(":") and tag[1:] not in commands] == []
     assert [name for name in commands if f":{name}" not in PAGE] == []
+
+
+def test_every_command_that_asks_a_question_is_named() -> None:
+    """The other commands do not block, so they can be used in mappings and scripts."""
+    [sentence] = re.findall(r"Commands do not block, except that (.+?) may ask", HELP, re.DOTALL)
+    asking = sum(text.count("vim.fn.confirm(") for text in LUA)
+    assert len(re.findall(r"\|:\w+\|", sentence)) == asking > 0
 
 
 def test_every_public_function_is_described(editor: Neovim) -> None:

@@ -66,9 +66,9 @@ COPIED: Final = "The prompt was copied to {where}."
 """A notice about comments that could not be passed to the agent. It fits on the last line of an editor."""
 
 VISITS_NEED_A_SERVER: Final = "To show only new changes, start the agent server: drawbridge serve"
-VISITS_NEED_A_SESSION: Final = "Showing only new changes needs a server session in this directory."
-COMMENTS_NEED_A_SERVER: Final = "Comments need the agent server. Start it with: drawbridge serve"
-COMMENTS_NEED_A_SESSION: Final = "Comments need a server session in this directory."
+VISITS_NEED_A_SESSION: Final = "Can't show only new changes: the server has no session here."
+COMMENTS_NEED_A_SERVER: Final = "Can't comment: no server is running. Run: drawbridge serve"
+COMMENTS_NEED_A_SESSION: Final = "Can't comment: the server has no session here."
 
 CommentEvent: TypeAlias = ReviewCommented | ReviewCommentRemoved | ReviewCommentResolved
 
@@ -299,7 +299,7 @@ class Changes:
             return
         sent = sum(comment.is_draft for comment in self._shown.comments) if self._shown else 0
         line = wire.ReviewSubmission(id=uuid.uuid4().hex, project=self._project, drafts=event.drafts, text=event.text)
-        await self._change(line, f"Submitted: {counted(sent, 'comment')}.", lambda review: _sent(review, sent))
+        await self._change(line, f"Sent: {counted(sent, 'comment')}.", lambda review: _sent(review, sent))
 
     async def _change(
         self,

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import segno
 
 from drawbridge.core.errors import BadArgument, NoServer
+from drawbridge.core.own_command import own_command
 from drawbridge.core.terminal_text import Terminal
 from drawbridge.server.auth.audit import AuditLog
 from drawbridge.server.auth.devices import CODE_LIFETIME, Device, Devices, new_code, pairing_link
@@ -98,7 +99,7 @@ def show(data: Path, *, as_json: bool) -> int:
         times = [_moment(moment) if moment else "never" for moment in (device.last_used, device.expires)]
         rows.append((device.name, device.id, device.scope, device.state(now), *times, projects))
     if len(rows) == 1:
-        _say("No device has a token. `drawbridge token new NAME` creates one.")
+        _say(f"No device has a token. `{own_command()} token new NAME` creates one.")
         return 0
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for index, row in enumerate(rows):
@@ -154,7 +155,7 @@ def pair(data: Path, name: str | None, rights: Rights) -> int:
     """
     server = running.find(data)
     if server is None:
-        raise NoServer(f"No server is running with the data in {data}. Start `drawbridge serve` first.")
+        raise NoServer(f"No server is running with the data in {data}. Start `{own_command()} serve` first.")
     code = new_code(Devices(data), rights.scope, name, rights.projects, rights.lifetime)
     AuditLog(data).write("pairing_code_made", device=name, scope=rights.scope)
     _show_code(Terminal(sys.stdout), server, code, rights.scope)
@@ -187,7 +188,7 @@ def _show_code(terminal: Terminal, server: Running, code: str, scope: str) -> No
         )
     lines += [
         "",
-        "`drawbridge token list` shows the device once it is paired; `drawbridge token revoke` revokes its token.",
+        f"`{own_command()} token list` shows the device once it is paired; `{own_command()} token revoke` revokes its token.",
         "",
     ]
     terminal.write("\n".join(lines))

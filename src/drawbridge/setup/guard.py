@@ -120,7 +120,8 @@ def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode
         nothing=f"Already set up: {loaded.path} contains the guard's hooks.",
         notes=list(notes.of(agent, project, settings, document)),
         about={
-            loaded.path: f"{len(groups)} hooks that call the guard ({', '.join(groups)})"
+            loaded.path: f"{len(groups)} hooks that call the guard, and report sessions to `drawbridge serve` if it runs "
+            + f"({', '.join(groups)})"
             + (f", and settings that make {agent.title} ask before it writes" if ask_mode else "")
             + (f", without the settings that made {agent.title} ask" if asked_before and ask_mode is False else "")
             + ("; its other content stays as it is" if loaded.content else ""),

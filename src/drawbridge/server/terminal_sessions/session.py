@@ -97,7 +97,7 @@ from drawbridge.server.terminal_sessions.turns import (
 logger = logging.getLogger("drawbridge.server")
 
 UNKNOWN_MODE: Final = (
-    "This was not sent: the agent's permission mode is not known yet, and may be one that the owner does not allow. "
+    "Not sent: the agent's permission mode is not known yet, and may be one that the owner does not allow. "
     "Send the next prompt in the terminal, or fork the session."
 )
 

@@ -26,8 +26,8 @@ from drawbridge.tui.store import Project
 NOTHING = "No projects yet. A project is a directory on the server where an agent works."
 ADD = "\n\nPress n to add one."
 HOW_TO_ADD = (
-    "On the server's machine, run “drawbridge attach .” in the project's directory, or create a token with “drawbridge "
-    "token new NAME --scope admin”, save it in a file, and name the file with --token-file."
+    "On the server's machine, run `drawbridge attach .` in the project's directory, or create a token with `drawbridge "
+    "token new NAME --scope admin`, save it in a file, and pass that file with --token-file."
 )
 ASK = f"\n\nThis device can't add one. {HOW_TO_ADD}"
 

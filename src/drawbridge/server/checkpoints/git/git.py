@@ -113,15 +113,21 @@ class Git:
         await asyncio.to_thread(git_directory.copy_head, self.folder, self.repository)
 
     async def run(
-        self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None, writes: bool = False
+        self,
+        *words: str,
+        stdin: str = "",
+        environment: Mapping[str, str] | None = None,
+        writes: bool = False,
+        closed: bool = False,
     ) -> tuple[int, str, str]:
         """Runs git. Returns its exit code, output and error output. In the output, bytes that are not UTF-8 are
-        surrogates. ``writes``: whether git writes to the work tree. If so, its time limit is never shortened.
+        surrogates. ``writes``: whether git writes to the work tree, or stores what was written there. If so, its time
+        limit is never shortened. ``closed``: whether only the user can read the files that git creates.
 
         Raises ``NoCheckpoint`` if git waited for a file, such as a pipe. Raises ``GitFailed`` if git did not end in
         time for another reason, was killed, or printed too much."""
         given = self._environment | dict(environment or {})
-        return await self._program.run([*self.settings.words, *words], given, stdin, writes=writes)
+        return await self._program.run([*self.settings.words, *words], given, stdin, writes=writes, closed=closed)
 
     async def read(self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
         """Runs git and returns its output. Raises the errors of ``run``, and ``GitFailed`` if git's exit code is not

@@ -72,10 +72,12 @@ class GitProgram:
         *,
         seconds: float | None = None,
         writes: bool = False,
+        closed: bool = False,
     ) -> tuple[int, str, str]:
         """Runs git with these arguments. Returns its exit code, output and error output. In the output, bytes that are
         not UTF-8 are surrogates. ``seconds``: the maximum, by default ``SECONDS``. ``writes``: whether git writes to
-        the work tree. If so, its time limit is never shortened.
+        the work tree, or stores what was written there. If so, its time limit is never shortened. ``closed``: whether
+        only the user can read the files that git creates.
 
         Raises ``NoCheckpoint`` if git waited for a file, such as a pipe. Raises ``GitFailed`` if git did not end in
         time for another reason, was killed, or printed too much."""
@@ -84,6 +86,8 @@ class GitProgram:
         variables = (f"{name}={shlex.quote(value)}" for name, value in environment.items())
         files = f"<{self._quoted('in') if stdin else '/dev/null'} >{self._quoted('out')} 2>{self._quoted('err')}"
         line = f"{' '.join(variables)} {shlex.join([self.path, *words])} {files}"
+        if closed:
+            line = f"(umask 077; {line})"
         code = await self._in_time(line, seconds or SECONDS, _named(words), writes=writes)
         return code, *(await asyncio.to_thread(self._outputs, words))
 

@@ -49,7 +49,7 @@ class WorkTree:
         """The current files as a tree, to be compared with the checkpoint ``since``, and the files with a filter.
         ``only_known``: as in ``Staging.add_changes``. Afterwards, git's index matches this tree. Raises ``GitFailed``,
         ``NoCheckpoint`` or OSError."""
-        filtered = await self._staging.read_all(git, since, only_known=only_known)
+        filtered, _ = await self._staging.read_all(git, since, only_known=only_known)
         code, tree, _ = await git.run("write-tree")
         if code or tree.strip() != await tree_of(git, since):  # otherwise, the selection of files is the same
             await self._staging.keep_selection(git, since)

@@ -5,26 +5,93 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from tests.server.checkpoints.rig import RUN, everything, git
 
 
 async def test_a_change_in_the_same_second_as_gits_check_is_found(project: Path) -> None:
-    """The file's size and modification time stay the same. git compares the contents if its index isn't newer than the
+    """The file's size and times (in seconds) stay the same. git compares the contents if its index isn't newer than the
     file.
     """
     poem, index = project / "poem.txt", project / ".git" / "index"
-    then = 1_700_000_000
+    text, then = poem.read_text(), 1_700_000_000
+    checkpoints = Checkpoints(project, "proj_1")
+    await checkpoints.snapshotter.create(RUN, "before")
+    for _ in range(100):
+        poem.write_text(text)
+        os.utime(poem, (then, then))
+        git(project, "update-index", "--really-refresh", "-q")
+        os.utime(index, (then, then))
+        checked = poem.stat()
+        poem.write_text(text.replace("line 3", "LINE 3"))
+        os.utime(poem, (then, then))
+        if int(poem.stat().st_ctime) == int(checked.st_ctime):
+            break
+    else:
+        raise AssertionError("the change was never made in the same second")
+    await checkpoints.snapshotter.create(RUN, "after")
+    assert [file.path for file in (await checkpoints.changes.of(RUN)).files] == ["poem.txt"]
+
+
+async def test_settings_do_not_hide_a_change(project: Path) -> None:
+    """With these settings, git would compare only the size and the modification time, which stay the same."""
+    poem, then = project / "poem.txt", 1_700_000_000
+    git(project, "config", "core.checkStat", "minimal")
     git(project, "config", "core.trustctime", "false")
     os.utime(poem, (then, then))
     git(project, "update-index", "--really-refresh", "-q")
-    os.utime(index, (then, then))
     checkpoints = Checkpoints(project, "proj_1")
     await checkpoints.snapshotter.create(RUN, "before")
-    poem.write_text(poem.read_text().replace("line 3", "LINE 3"))
-    os.utime(poem, (then, then))
+    new = project / "new.txt"
+    new.write_text(poem.read_text().replace("line 3", "LINE 3"))
+    os.utime(new, (then, then))
+    new.replace(poem)
     await checkpoints.snapshotter.create(RUN, "after")
     assert [file.path for file in (await checkpoints.changes.of(RUN)).files] == ["poem.txt"]
+
+
+@pytest.mark.parametrize("mark", ["assume-unchanged", "skip-worktree"])
+@pytest.mark.parametrize("index", ["", "--split-index", "--index-version=4"])
+async def test_a_change_to_a_marked_file_is_found(index: str, mark: str, project: Path) -> None:
+    """git itself does not look at files with these marks. The user's index keeps them."""
+    before = everything(project)
+    checkpoints = Checkpoints(project, "proj_1")
+    await checkpoints.snapshotter.create(RUN, "before")
+    if index:
+        git(project, "update-index", *index.split("="))
+    git(project, "update-index", f"--{mark}", "poem.txt", "old.txt")
+    (project / "poem.txt").write_text("by the agent\n")
+    assert "poem.txt" not in git(project, "status", "--porcelain")
+    await checkpoints.snapshotter.create(RUN, "after")
+    assert [file.path for file in (await checkpoints.changes.of(RUN)).files] == ["poem.txt"]
+    await checkpoints.reverter.revert(RUN)
+    assert everything(project) == before
+    shown = "S" if mark == "skip-worktree" else "h"
+    assert git(project, "ls-files", "-v", "poem.txt", "old.txt") == f"{shown} old.txt\n{shown} poem.txt\n"
+
+
+async def test_a_change_to_a_marked_file_in_a_subdirectory_is_found(project: Path) -> None:
+    (project / "inner").mkdir()
+    (project / "inner" / "song.txt").write_text("one\n")
+    git(project, "add", ".")
+    git(project, "update-index", "--skip-worktree", "inner/song.txt", "poem.txt")
+    checkpoints = Checkpoints(project / "inner", "proj_1")
+    await checkpoints.snapshotter.create(RUN, "before")
+    (project / "inner" / "song.txt").write_text("two\n")
+    await checkpoints.snapshotter.create(RUN, "after")
+    assert [file.path for file in (await checkpoints.changes.of(RUN)).files] == ["song.txt"]
+
+
+async def test_a_removed_file_that_is_assumed_unchanged_is_found(project: Path) -> None:
+    checkpoints = Checkpoints(project, "proj_1")
+    await checkpoints.snapshotter.create(RUN, "before")
+    git(project, "update-index", "--assume-unchanged", "old.txt")
+    (project / "old.txt").unlink()
+    await checkpoints.snapshotter.create(RUN, "after")
+    await checkpoints.reverter.revert(RUN)
+    assert (project / "old.txt").read_text() == "old\n"
 
 
 async def test_files_ignored_before_a_run_are_never_removed(project: Path) -> None:

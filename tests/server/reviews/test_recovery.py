@@ -127,6 +127,33 @@ async def test_a_recovery_that_is_killed_is_recorded_once(tmp_path: Path, point:
         assert len(of_review(one)) == 1
 
 
+@pytest.mark.parametrize("name", ["start", "base", "head"])
+async def test_the_lock_of_a_ref_that_a_killed_git_left_is_removed(tmp_path: Path, name: str) -> None:
+    await before_and_kill(tmp_path, SET)
+    [base] = tmp_path.rglob("refs/drawbridge/*/review/base")
+    lock = base.with_name(f"{name}.lock")
+    lock.touch()
+    os.utime(lock, (1, 1))
+    async with reviewing(tmp_path) as one:
+        assert hunks(await one.get()) == [("poem.txt", "line 17\n", "LINE 17\n")]
+        assert of_review(one)[-1]["kind"] == "review_decided"
+        assert not lock.exists()
+        assert not intent_of(one).exists()
+
+
+async def test_the_lock_of_a_ref_that_git_may_hold_is_left(tmp_path: Path) -> None:
+    await before_and_kill(tmp_path, SET)
+    [base] = tmp_path.rglob("refs/drawbridge/*/review/base")
+    lock = base.with_name("base.lock")
+    lock.touch()
+    async with reviewing(tmp_path) as one:
+        with pytest.raises(ClientError, match="git failed"):
+            await one.get()
+        assert lock.exists()
+        lock.unlink()
+        assert hunks(await one.get()) == [("poem.txt", "line 17\n", "LINE 17\n")]
+
+
 async def test_a_decision_leaves_no_intent_behind(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(work)

@@ -7,18 +7,31 @@ import contextlib
 import logging
 import os
 import shutil
+from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from drawbridge.server.checkpoints import filters
 from drawbridge.server.checkpoints.commits import Filtered, filtered_of, listed_statuses
 from drawbridge.server.checkpoints.errors import GitFailed, damaged_index
+from drawbridge.server.checkpoints.file_versions import Versions
 from drawbridge.server.checkpoints.git import index as git_index
 from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.index_cache import INDEX
 from drawbridge.server.checkpoints.private import PrivateRepository, TooLarge
+from drawbridge.server.checkpoints.repository import Repository
 from drawbridge.server.checkpoints.untracked import NOTHING, Untracked
 
 logger = logging.getLogger("drawbridge.server")
+
+
+class Staged(NamedTuple):
+    """What git's index contains in another form than the work tree. ``filtered``: the files with a filter. ``absent``:
+    the files that are marked skip-worktree and do not exist, as in a sparse checkout. The index contains them as the
+    user's index does."""
+
+    filtered: Filtered
+    absent: frozenset[str]
 
 
 class Staging:
@@ -28,13 +41,16 @@ class Staging:
         self._directory = directory
         self._private = private
         self.attributes = filters.Attributes(directory)
+        self._marked: tuple[tuple[Repository, Versions], git_index.Marked | None] | None = None
+        """The marked files in the user's index, and the version of that index. The files are None if only git can read
+        the index."""
 
-    async def read_all(self, git: Git, since: str | None, *, only_known: bool = False) -> Filtered:
+    async def read_all(self, git: Git, since: str | None, *, only_known: bool = False) -> Staged:
         """Makes git's index match the work tree, beginning with the user's index (in a private repository, with the
         index of the last checkpoint). ``since``: the checkpoint that the work tree will be compared with. Files with a
         filter are read unless they were not read for that checkpoint. If ``since`` is None, only the smallest files
-        with a filter are read. ``only_known``: as in ``add_changes``. Returns the files with a filter. Raises
-        ``GitFailed``, ``NoCheckpoint`` or OSError."""
+        with a filter are read. ``only_known``: as in ``add_changes``. Raises ``GitFailed``, ``NoCheckpoint`` or
+        OSError."""
         first = git.repository.own / (INDEX if git.repository.private else "index")
         if await asyncio.to_thread(git_index.is_damaged, first, git.settings.id_bytes):
             if not git.repository.private:
@@ -55,9 +71,12 @@ class Staging:
         if git.repository.private:
             assert self._private is not None
             await self._private.forget_ignored(git)
+        absent = frozenset[str]() if git.repository.private else await self._compare_marked(git, version)
         await self._forget_repositories(git)
-        may_filter = await asyncio.to_thread(self.attributes.may_filter_known, git, version)
-        known = await filters.filtered_entries(git) if may_filter else {}
+        named = await asyncio.to_thread(self.attributes.named_in_lists, git, version)
+        if filters.IDENT in named and not git.repository.private:
+            await self._read_ident(git, absent)
+        known = await filters.filtered_entries(git) if filters.FILTER in named else {}
         if since is None:
             read = await asyncio.to_thread(filters.smallest, self._directory, known)
         else:
@@ -66,10 +85,68 @@ class Staging:
         await git.update("--force-remove", read)
         await self.add_changes(git, only_known=only_known)
         if known.keys() <= read:
-            return Filtered(read)
+            return Staged(Filtered(read), absent)
         now = await filters.filtered_entries(git)
         unread = frozenset(path for path, entry in known.items() if path not in read and now.get(path) == entry)
-        return Filtered(read, unread)
+        return Staged(Filtered(read, unread), absent)
+
+    async def _compare_marked(self, git: Git, version: Versions) -> frozenset[str]:
+        """Makes git compare also those files with its index, a copy of the user's, that the user or an agent has marked
+        assume-unchanged or skip-worktree. ``version``: that of the user's index before it was copied. Returns what
+        ``compare_present`` returns. Raises ``GitFailed`` or ``NoCheckpoint``."""
+        if self._marked is None or self._marked[0] != (git.repository, version):
+            found = await asyncio.to_thread(self._read_marked, git)
+            self._marked = (git.repository, version), found
+        marked = self._marked[1]
+        if marked is None:
+            listed = (item.partition(" ") for item in (await git.read("ls-files", "-v", "-z")).split("\0") if item)
+            marks = {path: mark for mark, _, path in listed if mark in "hSs"}
+            assumed = frozenset(path for path, mark in marks.items() if mark.islower())
+            marked = git_index.Marked(assumed, frozenset(path for path, mark in marks.items() if mark in "Ss"))
+        await git.update("--no-assume-unchanged", marked.assumed)
+        return await self.compare_present(git, marked.skipped)
+
+    def _read_marked(self, git: Git) -> git_index.Marked | None:
+        """The marked files of the project in git's index; None if only git can read the index. Blocking."""
+        found = git_index.marked(git.index, git.settings.id_bytes)
+        return None if found is None else found.below(git.repository.prefix(self._directory))
+
+    async def compare_present(self, git: Git, skipped: Collection[str]) -> frozenset[str]:
+        """Makes git compare those of the files ``skipped`` that exist with its index, in which they are marked
+        skip-worktree. Returns the others, which a sparse checkout has left out of the work tree. Raises ``GitFailed``
+        or ``NoCheckpoint``."""
+        present = await asyncio.to_thread(self._present, skipped) if skipped else frozenset[str]()
+        await git.update("--no-skip-worktree", present)
+        return frozenset(skipped) - present
+
+    def _present(self, paths: Iterable[str]) -> frozenset[str]:
+        """Those of the paths that exist. Blocking."""
+        folders: dict[str, bool] = {}
+        """Whether each directory exists. A sparse checkout may leave out many files of the same directory."""
+        found = set[str]()
+        for path in paths:
+            folder = path.rpartition("/")[0]
+            if folder not in folders:
+                folders[folder] = (self._directory / folder).is_dir()
+            if folders[folder] and os.path.lexists(self._directory / path):
+                found.add(path)
+        return frozenset(found)
+
+    async def _read_ident(self, git: Git, absent: Collection[str]) -> None:
+        """Makes git read the files with the ``ident`` attribute, even if they are unchanged, because the user's index
+        does not contain the text that git has written into them. ``absent``: as in ``Staged``. Raises ``GitFailed``,
+        ``NoCheckpoint`` or OSError."""
+        async with git.with_ident():
+            listed = filters.entries(await git.read("ls-files", "-s", "-z", "--", ":(attr:ident)."))
+        prefix = await git.prefix()
+        # An entry that is set in this way has no times, so git can't recognize the file as unchanged.
+        lines = [
+            f"{entry}\t{prefix}{path}\0"
+            for path, entry in listed.items()
+            if entry.endswith(" 0") and path not in absent
+        ]
+        if lines:
+            await git.read("update-index", "-z", "--index-info", stdin="".join(lines))
 
     async def _forget_repositories(self, git: Git) -> None:
         """Removes nested repositories from git's index. Otherwise, git would check whether they have changed, and read

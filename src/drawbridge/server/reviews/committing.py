@@ -457,6 +457,7 @@ async def _prepare_index(
     wanted = {path: (old, staged.get(path, none), made) for path, (old, made) in now.items()}
     changes = await _merged(git, wanted)
     await put(git, changes, own)
+    await _mark(git, known.marked, changes, own)
     after = (
         item.partition("\t") for item in (await git.read("ls-files", "-s", "-z", environment=own)).split("\0") if item
     )
@@ -465,6 +466,16 @@ async def _prepare_index(
         text = "a staged file has the path of a directory to be committed, or vice versa"
         raise Blocked("overlap", text, list(map(shown_path, lost)))
     await asyncio.to_thread(_fill, copy, lock)
+
+
+async def _mark(
+    git: Git, marked: git_index.Marked, changes: Mapping[str, Version | None], index: Mapping[str, str]
+) -> None:
+    """Marks the files of ``changes`` in the index that the environment ``index`` names as they were marked in the user's
+    index, because changed entries have lost their marks. Raises ``GitFailed``."""
+    marked = marked.below(await git.prefix())
+    for flag, paths in (("--assume-unchanged", marked.assumed), ("--skip-worktree", marked.skipped)):
+        await git.update(flag, (path for path in paths if changes.get(path) is not None), index)
 
 
 def _fill(copy: Path, lock: Path) -> None:

@@ -49,6 +49,21 @@ def test_the_entries_are_those_that_git_lists(project: Path, version: int) -> No
     assert set(git_index.paths(project / ".git" / "index", 20) or ()) == listed(project).keys()
 
 
+@pytest.mark.parametrize("version", ["2", "4"])
+def test_the_marked_files_are_found(project: Path, version: str) -> None:
+    """With an entry that is marked skip-worktree, version 2 becomes version 3."""
+    git(project, "update-index", "--index-version", version)
+    git(project, "update-index", "--assume-unchanged", "poem.txt", "old.txt")
+    git(project, "update-index", "--skip-worktree", "old.txt", "sub/deep/a.txt")
+    marked = git_index.marked(project / ".git" / "index", 20)
+    assert marked is not None
+    assert marked == git_index.Marked(frozenset({"poem.txt", "old.txt"}), frozenset({"old.txt", "sub/deep/a.txt"}))
+    index = found(project)
+    assert index is not None
+    assert index.marked == marked
+    assert marked.below("sub/") == git_index.Marked(frozenset(), frozenset({"deep/a.txt"}))
+
+
 def test_object_ids_of_32_bytes_are_read(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "--object-format=sha256")
     (tmp_path / "a.txt").write_text("a\n")

@@ -66,13 +66,15 @@ def repository(tmp_path: Path) -> Repository:
     return Repository(tmp_path, tmp_path / ".git", tmp_path / ".git")
 
 
-def test_only_settings_that_name_no_program_are_kept(repository: Repository) -> None:
+def test_no_setting_that_hides_changes_or_runs_programs_is_kept(repository: Repository) -> None:
     settings = settings_from(
         listed(
             (OWN, "core.autocrlf\ntrue"),
             (OWN, "core.filemode"),
             (OWN, "core.fsmonitor\n/tmp/spy"),
             (OWN, "core.hookspath\n/tmp/hooks"),
+            (OWN, "core.checkstat\nminimal"),
+            (OWN, "core.trustctime\nfalse"),
             (OWN, "filter.x.clean\n/tmp/spy"),
         ),
         repository,
@@ -80,7 +82,8 @@ def test_only_settings_that_name_no_program_are_kept(repository: Repository) -> 
     given = [word.partition("=")[0] for word in settings.words[1::2]]
     assert "core.autocrlf=true" in settings.words
     assert "core.filemode" in settings.words, "a setting without a value is true"
-    assert not {"core.fsmonitor", "core.hookspath", "filter.x.clean"} & {*given}
+    left_out = {"core.fsmonitor", "core.hookspath", "core.checkstat", "core.trustctime", "filter.x.clean"}
+    assert not left_out & {*given}
     assert set(settings.words[::2]) == {"-c"}
 
 

@@ -27,10 +27,14 @@ FOLDER: Final = "drawbridge-git-"
 LEFT_SECONDS: Final = 5.0
 """Seconds for git to end after its server was killed. Its supervisor gives it 3 seconds."""
 
-SHOW_ALL: Final = b"* !diff\n"
+SHOW_ALL: Final = b"* !diff -ident\n"
 """The last line of ``info/attributes``, which takes precedence over all other attributes. Whether a diff shows the lines
 of a file depends only on its content, because users decide on these lines. Otherwise, an agent could hide a change with
-a line in ``.gitattributes``."""
+a line in ``.gitattributes``: with ``diff``, or with ``ident``, because git leaves out what is between ``$Id:`` and the
+next ``$`` in a file with that attribute."""
+
+SHOW_IDENT: Final = b"* !diff\n"
+"""Like ``SHOW_ALL``, but git finds the files with the ``ident`` attribute."""
 
 NOBODY: Final = -1
 """A process id that no process has."""
@@ -84,10 +88,16 @@ def make(folder: Path, repository: Repository, format: str) -> None:
     (git / "config").write_text(f"[core]\n\tbare = false\n\trepositoryFormatVersion = {version}\n")
     for name in ("objects", "refs", "packed-refs", "info/exclude"):
         (git / name).symlink_to(repository.common / name)
-    attributes = beginning_of(repository.common / "info/attributes", LARGEST_FILE) or b""
-    (git / "info/attributes").write_bytes(attributes + b"\n" + SHOW_ALL)
+    write_attributes(folder, repository, SHOW_ALL)
     for shared in repository.own.glob("sharedindex.*"):  # the larger part of an index that git split
         (git / shared.name).symlink_to(shared)
+
+
+def write_attributes(folder: Path, repository: Repository, last: bytes) -> None:
+    """Copies the repository's ``info/attributes`` into the git directory. ``last``: the last line of the copy. Blocking.
+    Raises OSError."""
+    attributes = beginning_of(repository.common / "info/attributes", LARGEST_FILE) or b""
+    (folder / "git/info/attributes").write_bytes(attributes + b"\n" + last)
 
 
 def copy_head(folder: Path, repository: Repository) -> None:

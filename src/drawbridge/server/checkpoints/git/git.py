@@ -119,15 +119,18 @@ class Git:
         environment: Mapping[str, str] | None = None,
         writes: bool = False,
         within: float | None = None,
+        closed: bool = False,
     ) -> tuple[int, str, str]:
         """Runs git. Returns its exit code, output and error output. In the output, bytes that are not UTF-8 are
-        surrogates. ``writes``: whether git writes to the work tree. If so, its time limit is never shortened.
-        ``within``: a separate time limit, as in ``GitProgram.run``.
+        surrogates. ``writes``: whether git writes to the work tree, or stores what was written there. If so, its time
+        limit is never shortened. ``within``: a separate time limit, as in ``GitProgram.run``. ``closed``: whether only
+        the user can read the files that git creates.
 
         Raises ``NoCheckpoint`` if git waited for a file, such as a pipe. Raises ``TookTooLong`` if git did not end in
         time for another reason, and ``GitFailed`` if it was killed, or printed too much."""
         given = self._environment | dict(environment or {})
-        return await self._program.run([*self.settings.words, *words], given, stdin, writes=writes, within=within)
+        arguments = [*self.settings.words, *words]
+        return await self._program.run(arguments, given, stdin, writes=writes, within=within, closed=closed)
 
     async def read(
         self,
@@ -163,12 +166,23 @@ class Git:
         """The path of the project's directory in the work tree, with a slash at its end; empty for the root."""
         return "" if self._is_in_root else (await self.read_once("rev-parse", "--show-prefix")).removesuffix("\n")
 
-    async def update(self, flag: str, paths: Iterable[str]) -> None:
+    async def update(self, flag: str, paths: Iterable[str], environment: Mapping[str, str] | None = None) -> None:
         """Changes the index for these paths, which are relative to the project. ``flag``: the option of
-        ``git update-index`` that applies to them. Raises ``GitFailed``."""
+        ``git update-index`` that applies to them. ``environment``: may name another index. Raises ``GitFailed``."""
         named = "\0".join(paths)
         if named:
-            await self.read("update-index", flag, "-z", "--stdin", stdin=named)
+            await self.read("update-index", flag, "-z", "--stdin", stdin=named, environment=environment)
+
+    @contextlib.asynccontextmanager
+    async def with_ident(self) -> AsyncIterator[None]:
+        """In the context, git finds the files with the ``ident`` attribute. Outside of it, the attribute has no effect.
+        Raises OSError."""
+        change = git_directory.write_attributes
+        await asyncio.to_thread(change, self.folder, self.repository, git_directory.SHOW_IDENT)
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(change, self.folder, self.repository, git_directory.SHOW_ALL)
 
     async def as_person(self, script: str, seconds: float, what: str) -> tuple[int, str]:
         """Runs a shell script in the root of the work tree. In the script, ``$git`` is the user's own git, with the

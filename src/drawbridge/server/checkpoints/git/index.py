@@ -11,7 +11,7 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -31,9 +31,35 @@ _DAMAGED: Final = (ValueError, IndexError, struct.error)
 """What ``_parsed`` raises for a damaged index."""
 
 _SHA1_BYTES: Final = 20
+_ASSUMED: Final = 0x8000
 _EXTENDED: Final = 0x4000
+_STAGE: Final = 0x3000
+"""Bits of the flags of an entry. An entry with a stage belongs to a conflict."""
+
+_SKIPPED: Final = 0x4000
+"""A bit of the two more bytes of flags that an entry with ``_EXTENDED`` has."""
+
 _STAT_BYTES: Final = 40
 """Bytes of an entry before the object's id: times, device, inode, mode (bytes 24 to 27), owner and size."""
+
+
+class Marked(Struct, frozen=True):
+    """The paths of the entries that git does not compare with the work tree: those marked assume-unchanged, and those
+    marked skip-worktree."""
+
+    assumed: frozenset[str] = frozenset()
+    skipped: frozenset[str] = frozenset()
+
+    def below(self, prefix: str) -> Marked:
+        """The files of one directory, as in ``Index.below``."""
+        if not prefix:
+            return self
+        return Marked(
+            *(
+                frozenset(path.removeprefix(prefix) for path in paths if path.startswith(prefix))
+                for paths in (self.assumed, self.skipped)
+            )
+        )
 
 
 class Index(Struct, frozen=True):
@@ -42,6 +68,7 @@ class Index(Struct, frozen=True):
 
     entries: dict[str, tuple[int, bytes]]
     digest: bytes
+    marked: Marked = Marked()
 
     def below(self, prefix: str) -> dict[str, tuple[int, bytes]]:
         """The entries of one directory, by paths relative to it. ``prefix``: the directory's path, with a slash at its
@@ -90,32 +117,60 @@ def is_damaged(file: Path, id_bytes: int) -> bool:
 
 def paths(file: Path, id_bytes: int) -> Collection[str] | None:
     """The paths of the entries, as in ``read``, several times as fast. None if ``read`` returns None. Blocking."""
+    found = _scanned(file, id_bytes)
+    return None if found is None else found[0]
+
+
+def marked(file: Path, id_bytes: int) -> Marked | None:
+    """The entries that git does not compare with the work tree. As fast as ``paths``. None if ``read`` returns None.
+    Blocking."""
+    found = _scanned(file, id_bytes)
+    return None if found is None else found[1]
+
+
+def _scanned(file: Path, id_bytes: int) -> tuple[Collection[str], Marked] | None:
+    """What ``paths`` and ``marked`` return. Blocking."""
     try:
         data = _content(file)
         if data is None:
             return None
         if data[:4] != b"DIRC" or int.from_bytes(data[4:8], "big") not in (2, 3):
             index = _parsed(data, id_bytes)
-            return None if index is None else index.entries.keys()
+            return None if index is None else (index.entries.keys(), index.marked)
         return _paths(data, id_bytes)
     except FileNotFoundError:
-        return ()
+        return (), Marked()
     except _DAMAGED:
         return None
 
 
-def _paths(data: bytes, id_bytes: int) -> Collection[str] | None:
+def _paths(data: bytes, id_bytes: int) -> tuple[Collection[str], Marked] | None:
     """The paths of an index of version 2 or 3. Raises one of ``_DAMAGED`` if the index is damaged."""
     found: list[bytes] = []
+    flagged: list[tuple[bytes, int, int]] = []
     at, flags = 12, _STAT_BYTES + id_bytes
     for _ in range(int.from_bytes(data[8:12], "big")):
-        start = at + flags + (4 if data[at + flags] & _EXTENDED >> 8 else 2)
+        first = data[at + flags]
+        start = at + flags + (4 if first & _EXTENDED >> 8 else 2)
         end = data.index(b"\0", start)
         found.append(data[start:end])
+        if first & (_ASSUMED | _EXTENDED) >> 8:
+            flagged.append((data[start:end], first << 8, int.from_bytes(data[at + flags + 2 : start], "big")))
         at += (end - at + 8) // 8 * 8
     if not _has_known_extensions(data, at, id_bytes):
         return None
-    return set(b"\0".join(found).decode("utf-8", "surrogateescape").split("\0")) if found else ()
+    every = set(b"\0".join(found).decode("utf-8", "surrogateescape").split("\0")) if found else ()
+    return every, _marked(flagged)
+
+
+def _marked(flagged: Iterable[tuple[bytes, int, int]]) -> Marked:
+    """The marked entries. ``flagged``: the path of each entry with flags, and its flags and additional flags."""
+    texts = ((path.decode("utf-8", "surrogateescape"), flags, more) for path, flags, more in flagged)
+    alone = [(path, flags, more) for path, flags, more in texts if not flags & _STAGE]
+    return Marked(
+        frozenset(path for path, flags, _ in alone if flags & _ASSUMED),
+        frozenset(path for path, _, more in alone if more & _SKIPPED),
+    )
 
 
 def _content(file: Path) -> bytes | None:
@@ -154,6 +209,7 @@ def _parsed(data: bytes, id_bytes: int) -> Index | None:
     # One call for the fixed part of an entry, because this loop takes most of the Python time of a checkpoint of a
     # large repository.
     fixed = struct.Struct(f">24xI12x{id_bytes}sH").unpack_from
+    flagged: list[tuple[bytes, int, int]] = []
     at, name, room = 12, b"", LARGEST_INDEX
     for _ in range(int.from_bytes(data[8:12], "big")):
         start, after_id = at, at + _STAT_BYTES + id_bytes
@@ -175,7 +231,12 @@ def _parsed(data: bytes, id_bytes: int) -> Index | None:
         # The low bits of the flags contain the length of the path.
         digest.update(b"%d %b%b\0" % (mode, data[start + _STAT_BYTES : flags_end], name))
         entries[name.decode("utf-8", "surrogateescape")] = (mode, object_id)
-    return Index(entries, digest.digest()) if _has_known_extensions(data, at, id_bytes) else None
+        if flags & (_ASSUMED | _EXTENDED):
+            more = int.from_bytes(data[after_id + 2 : after_id + 4], "big") if flags & _EXTENDED else 0
+            flagged.append((name, flags, more))
+    if not _has_known_extensions(data, at, id_bytes):
+        return None
+    return Index(entries, digest.digest(), _marked(flagged))
 
 
 def _variable_length(data: bytes, at: int) -> tuple[int, int]:

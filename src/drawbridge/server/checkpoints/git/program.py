@@ -74,12 +74,14 @@ class GitProgram:
         seconds: float | None = None,
         writes: bool = False,
         within: float | None = None,
+        closed: bool = False,
     ) -> tuple[int, str, str]:
         """Runs git with these arguments. Returns its exit code, output and error output. In the output, bytes that are
         not UTF-8 are surrogates. ``seconds``: the maximum, by default ``SECONDS``. ``writes``: whether git writes to
-        the work tree. If so, its time limit is never shortened. ``within``: a separate maximum, for a command that may
-        be ended and that depends on the number or the size of all files. It is never shortened. If it is exceeded, git
-        receives SIGTERM, and the limits of later commands stay the same.
+        the work tree, or stores what was written there. If so, its time limit is never shortened. ``within``: a
+        separate maximum, for a command that may be ended and that depends on the number or the size of all files. It is
+        never shortened. If it is exceeded, git receives SIGTERM, and the limits of later commands stay the same.
+        ``closed``: whether only the user can read the files that git creates.
 
         Raises ``NoCheckpoint`` if git waited for a file, such as a pipe. Raises ``TookTooLong`` if git did not end in
         time for another reason, and ``GitFailed`` if it was killed, or printed too much."""
@@ -88,10 +90,11 @@ class GitProgram:
         variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
         files = f"<{self._quoted('in') if stdin else '/dev/null'} >{self._quoted('out')} 2>{self._quoted('err')}"
         command = f"{shlex.join([self.path, *words])} {files}"
-        if within is None:
-            code = await self._in_time(f"{variables} {command}", seconds or SECONDS, _named(words), writes=writes)
-        else:
+        if within is not None:
             code = await self._ended_after(f"{variables} exec {command}", within, _named(words))
+        else:
+            line = f"(umask 077; {variables} {command})" if closed else f"{variables} {command}"
+            code = await self._in_time(line, seconds or SECONDS, _named(words), writes=writes)
         return code, *(await asyncio.to_thread(self._outputs, words))
 
     async def _ended_after(self, line: str, seconds: float, what: str) -> int:

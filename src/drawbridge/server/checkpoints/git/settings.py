@@ -24,7 +24,6 @@ KEPT: Final = frozenset(
         "attributesfile",
         "autocrlf",
         "checkroundtripencoding",
-        "checkstat",
         "eol",
         "excludesfile",
         "filemode",
@@ -32,7 +31,6 @@ KEPT: Final = frozenset(
         "precomposeunicode",
         "sharedrepository",
         "symlinks",
-        "trustctime",
     )
 )
 """The settings of the user and the repository that also apply to Drawbridge's git. None of them can name a program."""

@@ -486,6 +486,30 @@ async def test_an_expired_subscription_is_removed(tmp_path: Path, sender: Sender
     assert list(Subscriptions(tmp_path)) == []
 
 
+def test_the_owners_subscriptions_end_with_the_token(tmp_path: Path) -> None:
+    """Otherwise, a lost phone on which the owner had signed in would still get each notification, and could decide. The
+    subscriptions of devices are kept, because their own tokens are still valid."""
+    subscriptions = Subscriptions(tmp_path, "hash of the first token")
+    subscriptions.add(Browser().subscription("https://fcm.googleapis.com/owner"))
+    subscriptions.add(Browser().subscription("https://fcm.googleapis.com/phone", "phone"))
+    restarted = Subscriptions(tmp_path, "hash of the first token")
+    assert [one.device_id for one in restarted] == [None, "phone"]
+    for _ in range(2):
+        assert [one.device_id for one in Subscriptions(tmp_path, "hash of the second token")] == ["phone"]
+
+
+def test_the_owners_subscriptions_survive_an_upgrade(tmp_path: Path) -> None:
+    """An earlier version did not store the token's hash. It is stored at the first start of this version."""
+    Subscriptions(tmp_path).add(Browser().subscription("https://fcm.googleapis.com/owner"))
+    file = tmp_path / web_push.FILE
+    stored = json.loads(file.read_text())
+    del stored["owner"]
+    file.write_text(json.dumps(stored))
+    assert len(list(Subscriptions(tmp_path, "hash of the first token"))) == 1
+    assert len(list(Subscriptions(tmp_path, "hash of the first token"))) == 1
+    assert list(Subscriptions(tmp_path, "hash of the second token")) == []
+
+
 async def test_only_devices_with_access_are_notified(tmp_path: Path, sender: Sender) -> None:
     devices, notifier = Devices(tmp_path), new_notifier(tmp_path, sender)
     for name, projects in (("confined", ["/home/ada/blog"]), ("elsewhere", ["/srv"]), ("lost", None)):

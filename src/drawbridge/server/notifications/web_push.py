@@ -79,7 +79,7 @@ class Subscription(Struct, frozen=True):
 
 
 class _File(Struct):
-    """The contents of the file. ``owner``: the hash of the owner's token with which the owner's subscriptions were made;
+    """The contents of the file. ``owner``: the hash of the token with which the owner's subscriptions were made;
     empty if the file is from an earlier version."""
 
     private_key: str = ""

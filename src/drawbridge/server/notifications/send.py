@@ -17,7 +17,6 @@ import urllib.error
 import urllib.request
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
@@ -74,14 +73,14 @@ class Failed(Exception):
         self.status = status
 
 
-@dataclass
 class _Line:
     """The notifications that wait for one recipient, in order, each with its description for the log. ``due``: when the
     first may be sent, on the monotonic clock. ``failed``: how many tries to send it have failed."""
 
-    due: float
-    failed: int = 0
-    waiting: deque[tuple[str, Callable[[], None]]] = field(default_factory=deque)
+    def __init__(self) -> None:
+        self.due = time.monotonic()
+        self.failed = 0
+        self.waiting: deque[tuple[str, Callable[[], None]]] = deque()
 
 
 class Sender:
@@ -106,7 +105,7 @@ class Sender:
             self._thread = threading.Thread(target=self._work, name="notices", daemon=True)
             self._thread.start()
         with self._changed:
-            line = self._lines.setdefault(to, _Line(time.monotonic()))
+            line = self._lines.setdefault(to, _Line())
             is_full = len(line.waiting) >= WAITING
             if not is_full:
                 line.waiting.append((what, send))

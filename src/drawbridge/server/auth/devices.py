@@ -39,6 +39,11 @@ logger = logging.getLogger("drawbridge.server")
 
 FILE: Final = "devices.json"
 
+COPY: Final = "devices.copy.json"
+"""A copy of the file with everything except the latest times of use. It is synced to disk, and is read if a power
+failure has left ``FILE`` empty: the times of use are written without a sync, because the event loop can't wait for
+one."""
+
 TOKEN: Final = re.compile(r"drawbridge_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 """Matches a device's token: the device's id, which is also in the file, and the secret, which only the device keeps."""
 
@@ -130,6 +135,7 @@ class Devices:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._path = directory / FILE
+        self._copy = directory / COPY
         self._read_at: tuple[Any, Mapping[str, Device]] = (None, {})
         """The file's time, size and inode when it was last read, and its devices."""
         self._damaged: str | None = None
@@ -242,6 +248,9 @@ class Devices:
     def _read(self) -> File:
         try:
             data = self._path.read_bytes()
+            if not data.strip(b"\0") and self._copy.exists():
+                logger.warning("%s is empty, so the devices are read from %s", self._path, self._copy.name)
+                data = self._copy.read_bytes()
         except FileNotFoundError:
             return File([], [])
         except OSError as error:
@@ -254,9 +263,9 @@ class Devices:
     @contextlib.contextmanager
     def changed(self, *, lasting: bool = True, patience: float = 5.0) -> Iterator[File]:
         """Yields the file's contents, and writes them when the block ends without an error. ``lasting``: whether the
-        file is synced to disk, so that a revoked device is not valid again after a power failure. ``patience``: seconds
-        to wait for another process's lock. Raises ``NotPrivate`` if that takes longer or the file can't be written, and
-        ``BadSetting`` as ``reload`` does.
+        file and its copy are synced to disk, so that a revoked device is not valid again after a power failure; False
+        for a time of use. ``patience``: seconds to wait for another process's lock. Raises ``NotPrivate`` if that takes
+        longer or the file can't be written, and ``BadSetting`` as ``reload`` does.
         """
         make_private_directory(str(self._directory))
         lock = os.open(self._directory / "devices.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
@@ -266,7 +275,12 @@ class Devices:
             yield file
             at = now()
             file.devices = [one for one in file.devices if one.revoked is None or at - one.revoked < REMEMBERED]
-            write_private(str(self._path), msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n")
+            data = msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n"
+            # The copy is written first. Otherwise, a power failure in between, after which a time of use is stored,
+            # could restore an older list, in which a revoked device is valid.
+            if lasting:
+                write_private(str(self._copy), data, synced=True)
+            write_private(str(self._path), data, synced=lasting)
             if lasting:
                 _sync(self._path)
         finally:

@@ -20,7 +20,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -77,7 +77,7 @@ UNNAMED: Final = "device"
 
 class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A device and its token. ``hash``: the SHA-256 of the secret, which has 256 random bits, so that a slower hash is
-    not needed. ``made_by`` is as in ``Code``."""
+    not needed. ``made_by`` is as in ``Code``, with whose code the device was paired."""
 
     id: str
     name: str
@@ -308,6 +308,19 @@ def is_name(text: str) -> bool:
 def valid_names(file: File) -> set[str]:
     at = now()
     return {device.name for device in file.devices if device.state(at) == "valid"}
+
+
+def paired_by(devices: Iterable[Device], device_id: str) -> list[Device]:
+    """The devices with a valid token that a device paired, directly or through other devices. ``devices``: all devices,
+    in the order in which they were added."""
+    makers, at = {device_id}, now()
+    found: list[Device] = []
+    for device in devices:
+        if device.made_by in makers:
+            makers.add(device.id)
+            if device.state(at) == "valid":
+                found.append(device)
+    return found
 
 
 def wrong_token() -> ClientError:

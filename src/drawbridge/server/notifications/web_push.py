@@ -211,7 +211,8 @@ class Subscriptions:
             return _File(subscriptions=[])
 
     def _write(self, file: _File) -> None:
-        write_private(str(self._path), msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n")
+        data = msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n"
+        write_private(str(self._path), data, synced=True)
         self._file = file
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.auth.devices import Devices
+from drawbridge.server.auth.devices import Devices, new_code, redeem
 from tests import programs
 from tests.server.processes import Server
 
@@ -53,6 +53,23 @@ async def test_s3_34_a_phone_is_paired_from_the_web_ui(browser: Browser, own_ser
             person.sees(".settings", "No devices are paired")
             phone.sees(".connect", "")
         assert all(device.revoked for device in Devices(own_server.data))
+
+
+def test_what_a_revoked_device_paired_can_be_revoked(browser: Browser, own_server: Server) -> None:
+    """Whoever stole a phone for a minute may have paired another device with it."""
+    devices = Devices(own_server.data)
+    stolen, _ = devices.add("stolen", "admin")
+    redeem(devices, new_code(devices, "admin", maker=stolen.identity), "laptop")
+    with browser.person(f"{page_of(own_server)}#token={own_server.token}") as person:
+        opens_settings(person)
+        person.sees(".devices li:last-child small", "paired by stolen")
+        person.clicks(".devices li:first-child button")
+        person.sees("dialog", "Revoke “stolen”?")
+        person.clicks("dialog button:has-text('Revoke')")
+        person.sees("dialog", "Devices that it paired still have access: “laptop”.")
+        person.clicks("dialog button:has-text('Revoke')")
+        person.sees(".settings", "No devices are paired")
+    assert all(device.revoked for device in devices)
 
 
 def test_a_device_with_a_limited_scope_cannot_manage_others(browser: Browser, own_server: Server) -> None:

@@ -9,6 +9,7 @@ import fcntl
 import hmac
 import http.client
 import json
+import os
 import re
 import time
 from datetime import UTC, datetime, timedelta
@@ -24,7 +25,7 @@ from drawbridge.core.errors import BadArgument, BadSetting
 from drawbridge.server.app.clients import DISMISSED
 from drawbridge.server.auth import devices as devices_module
 from drawbridge.server.auth.access import Access, OwnNames
-from drawbridge.server.auth.devices import FILE, TOKEN, Devices, new_code
+from drawbridge.server.auth.devices import COPY, FILE, TOKEN, Devices, new_code
 from drawbridge.server.notifications.answer_tokens import Answerable, AnswerTokens
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import TERMINAL_NAME
@@ -263,6 +264,41 @@ async def test_a_damaged_devices_file_affects_only_new_connections(
         (server.data / FILE).write_bytes(whole)
         async with server.client(token) as client:
             assert (await client.ask("hello"))["type"] == "hello"
+
+
+@pytest.mark.parametrize("left", [b"", b"\0" * 400], ids=["empty", "zeros"])
+def test_a_power_failure_loses_no_device(tmp_path: Path, left: bytes) -> None:
+    """The time of a device's last use is stored without a sync, and some file systems then leave an empty file. A
+    revoked device stays revoked."""
+    devices = Devices(tmp_path)
+    _, token = devices.add("phone", "run")
+    devices.add("lost", "run")
+    devices.revoke("lost")
+    devices.identify(token)
+    (tmp_path / FILE).write_bytes(left)
+    restarted = Devices(tmp_path)
+    assert [(one.name, one.revoked is None) for one in restarted] == [("phone", True), ("lost", False)]
+    assert restarted.identify(token).name == "phone"
+    assert json.loads((tmp_path / FILE).read_bytes())["devices"], "the file is restored"
+
+
+def test_a_change_is_synced_before_it_replaces_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise, an empty file could replace the list of devices in a power failure."""
+    calls: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(file: int) -> None:
+        calls.append("sync")
+        fsync(file)
+
+    def replaced(old: str, new: str) -> None:
+        calls.append(Path(new).name)
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    Devices(tmp_path).add("phone", "run")
+    assert calls[:4] == ["sync", COPY, "sync", FILE]
 
 
 async def test_a_locked_devices_file_does_not_delay_the_server(server: Server) -> None:

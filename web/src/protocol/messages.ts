@@ -46,8 +46,8 @@ export type CommitOffer = { message: string; lines: { [name: string]: Lines }; a
 /** An agent that a person started in a terminal on the server's machine. `state` "waiting": it waits for a decision; "finished": it waits for the next prompt; "ended": its program has ended. `permission_mode` is the agent's name for its mode; `asks` is false in modes in which it asks neither before commands nor before changes to files. `prompts`: it accepts prompts through `execute`, since its terminal belongs to an editor with a bridge. `in_terminal`: it waits for an approval request that can be answered only in its own dialog. `background`: the agent's daemon runs it, without a terminal. `background_tasks`: the number of tasks that run while the agent itself waits for the next prompt. `continued_in`: the id of the session that continues this one, after the user moved it to the background. */
 export type DeskInfo = { state: "ended" | "finished" | "waiting" | "working"; permission_mode?: string | null; asks?: boolean; prompts?: boolean; in_terminal?: boolean; background?: boolean; background_tasks?: number; continued_in?: string | null };
 
-/** A device. `state`: the state of its token. `mine`: the request came from this device. `connected`: it is connected now. */
-export type DeviceInfo = { id: string; name: string; scope: "admin" | "approve" | "run" | "view"; state: "expired" | "revoked" | "valid"; created: string; last_used?: string | null; expires?: string | null; projects?: string[] | null; connected?: boolean; mine?: boolean };
+/** A device. `state`: the state of its token. `mine`: the request came from this device. `connected`: it is connected now. `made_by`: the id of the device, or the fingerprint of the SSH key, that paired it; missing if the owner added it. */
+export type DeviceInfo = { id: string; name: string; scope: "admin" | "approve" | "run" | "view"; state: "expired" | "revoked" | "valid"; created: string; last_used?: string | null; expires?: string | null; projects?: string[] | null; connected?: boolean; mine?: boolean; made_by?: string | null };
 
 export type DeviceList = { devices: DeviceInfo[] };
 

@@ -261,6 +261,7 @@ class ServerCommands:
                 projects=device.projects,
                 connected=device.id in connected,
                 mine=device.id == identity.device_id,
+                made_by=device.made_by,
             )
             for device in await asyncio.to_thread(list, devices)
         ]

@@ -242,9 +242,7 @@ def interrupted_update(port: int) -> Iterator[None]:
             thread.join()
 
 
-async def test_the_web_ui_opens_offline_after_half_an_update(
-    browser: Browser, tmp_path: Path, directory: Path
-) -> None:
+async def test_the_web_ui_opens_offline_after_half_an_update(browser: Browser, tmp_path: Path, directory: Path) -> None:
     port, data = free_port(), tmp_path / "data"
     with contextlib.ExitStack() as stack:
         async with serving_at(port, data, directory.parent) as server:

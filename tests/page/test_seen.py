@@ -683,12 +683,14 @@ def test_an_answer_is_sent_once_all_of_it_was_in_view(browser: Browser, address:
         sends(person, {"name": "AskUserQuestion", "input": {"questions": asked}})
         for question in asked:
             person.sees(f"{CARD} legend", question["question"][:20])
-            person.until(f"!document.querySelector('{CARD} .moved')")
-            person.runs(f"document.querySelector('{CARD} .option').click()")
+            person.until(
+                f"!document.querySelector('{CARD} .moved') && !document.querySelector('{CARD} .option').click()"
+            )
             assert reads_question(person) > 0 or len(str(question)) <= 1_000
             stays(person, 1)
-            person.until(f"document.querySelector('{SUBMIT}:not(.moved)')")
-            person.runs(f"document.querySelector('{SUBMIT}').click()")
+            person.until(
+                f"document.querySelector('{SUBMIT}:not(.moved)') && !document.querySelector('{SUBMIT}').click()"
+            )
         assert answers(person)[0]["behavior"] == "allow"
         assert accepted(person) == [NOTHING_UNSEEN]
 

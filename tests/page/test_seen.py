@@ -96,6 +96,8 @@ WATCH = r"""(() => {
     return found;
   };
   const words = {}; // for each request: the words that were on the screen
+  const writtenOut = new Set(); // the requests of which a text with hidden characters was on the screen as it is written out
+  const isOut = ({ node }) => node.parentElement.closest('.written-out') !== null;
   const isSeen = ({ text, from, line }) => text.marks.subarray(from, from + line.length).every(Boolean);
   const sees = ({ text, from, line, rects }, n, id) => {
     const key = `${from} ${line.length} ${rects.length}`; // in another layout it has to be seen again
@@ -189,6 +191,8 @@ WATCH = r"""(() => {
           const part = piece.part.matches('.moved') ? piece.part.parentElement : piece.part;
           if (part.contains(hit)) sees(piece, n, id);
         });
+      const isHidden = (piece) => isOut(piece) && !isSeen(piece);
+      if (!writtenOut.has(id) && card.querySelector('.written-out') && !pieces(card, isHidden).length) writtenOut.add(id);
     }
   };
   const looks = () => {
@@ -301,7 +305,9 @@ WATCH = r"""(() => {
       // A button that only refers to the text above does not need to be fully in view.
       const isAsked = ({ part, line }) => !part.matches('.always') || (data.remember && !line.includes('see above'));
       const isFree = (sent && !texts) || (texts && read.has(id));
-      const unseen = isFree ? [] : pieces(card, (one) => isAsked(one) && !isSeen(one));
+      // After a short change, what is written out does not need to be read again.
+      const isKnown = (piece) => texts && writtenOut.has(id) && isOut(piece);
+      const unseen = isFree ? [] : pieces(card, (one) => isAsked(one) && !isSeen(one) && !isKnown(one));
       const missing = unseen.map(({ line }) => line);
       const must = sent && !texts ? 0 : card.querySelectorAll('button.must').length;
       const other = !texts ? [] : sent ? otherThan(texts, received[id], sent) : changedIn(texts, received[id]);

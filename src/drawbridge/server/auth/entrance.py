@@ -81,6 +81,9 @@ Also the time between the first refusal beyond ``REFUSALS`` and the log line wit
 
 RETRY_SECONDS: Final = 30
 
+UNCHECKED: Final = "RESOURCE_LIMIT"
+"""The error code for a token that could not be checked, as raised by ``Devices.identify``."""
+
 logger = logging.getLogger("drawbridge.server")
 
 
@@ -359,6 +362,9 @@ class Entrance:
         """Counts a failure if the block raises ``ClientError``. A valid token is accepted no matter how often others at
         the address have failed, because 256 bits can't be guessed, and a neighbor must not be able to lock a device
         out. After too many failures, a pairing code or a signature (``short``) is not even checked.
+
+        A token that could not be checked (``UNCHECKED``) is not a failure. ``Devices`` logs the reason once, not each
+        attempt.
         """
         key = network_of(address)
         refused = self._failures.peek(key, now())
@@ -367,6 +373,8 @@ class Entrance:
         try:
             yield
         except ClientError as error:
+            if error.code == UNCHECKED:
+                raise
             if refused is not None:
                 raise self._too_often("failed sign-in attempts", refused, address) from None
             self._failures.admit(key, now())
@@ -428,6 +436,8 @@ def _from(address: str, device: str | None) -> str:
 
 
 def as_refusal(error: ClientError) -> Refusal:
+    if error.code == UNCHECKED:
+        return Refusal(503, f"{error.code}: {error.text}", RETRY_SECONDS)
     after = (error.details or {}).get("retry_after")
     return Refusal(401 if after is None else 429, f"{error.code}: {error.text}", after)
 

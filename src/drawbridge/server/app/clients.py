@@ -309,6 +309,8 @@ class Clients:
     async def check(self) -> None:
         """Disconnects clients with a token or an SSH key that is no longer valid."""
         for client in self:
+            if client.is_dismissed:
+                continue  # it stays in the list until its last request is done
             why = self._entrance.refusal_of(client.known)
             if why is not None:
                 self._entrance.note("dismissed", **client.audited, code=why.code)

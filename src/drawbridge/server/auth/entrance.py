@@ -30,9 +30,9 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import SshAuth
 
 HANDSHAKES: Final = (60, 2.0)
-"""The limit for WebSockets that one address opens without a valid token. Like the other pairs below, it consists of the
-number in one burst and the number per second in the long run. WebSockets from this machine are not counted, so a proxy
-on it should be configured (``--trusted-proxy``)."""
+"""The limit for WebSockets that one address opens without a valid token, together with the challenges that it requests.
+Like the other pairs below, it consists of the number in one burst and the number per second in the long run. WebSockets
+from this machine are not counted, so a proxy on it should be configured (``--trusted-proxy``)."""
 
 REQUESTS: Final = (600, 20.0)
 """The limit for plain requests from one address. Requests from this machine are not counted. Opening the web UI for the
@@ -206,9 +206,14 @@ class Entrance:
         self.note("paired", device=device.name, device_id=device.id, scope=scope, address=address, made_by=made_by)
         return device.identity, token
 
-    def nonce(self) -> str:
-        """Returns a nonce for a challenge. Raises ``ClientError`` if the server does not accept SSH keys."""
-        return self._access.nonce()
+    def nonce(self, address: str) -> str:
+        """Returns a nonce for a challenge. Raises ``ClientError`` if the server does not accept SSH keys, or if the
+        address has requested too many challenges. Each counts as a handshake."""
+        nonce = self._access.nonce()
+        refused = None if is_loopback(address) else self._handshakes.admit(network_of(address), now())
+        if refused is not None:
+            raise self._too_often("handshakes", refused, address)
+        return nonce
 
     def certificate(self) -> str | None:
         """The SHA-256 of the certificate that new connections get; None without TLS."""

@@ -5,6 +5,7 @@ revoked or expires.
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import hmac
 import http.client
@@ -26,6 +27,7 @@ from drawbridge.server.app.clients import DISMISSED
 from drawbridge.server.auth import devices as devices_module
 from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.devices import COPY, FILE, TOKEN, Devices, new_code
+from drawbridge.server.auth.entrance import FAILURES
 from drawbridge.server.notifications.answer_tokens import Answerable, AnswerTokens
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import TERMINAL_NAME
@@ -247,12 +249,17 @@ async def test_the_last_use_of_a_device_is_stored(server: Server) -> None:
 async def test_a_damaged_devices_file_affects_only_new_connections(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The token is not reported as wrong, because a browser would delete it."""
     token = server.token()
     whole = (server.data / FILE).read_bytes()
     async with server.client(token) as there:
         damaged = (server.data / FILE).read_bytes()[:40]
         (server.data / FILE).write_bytes(damaged)
-        assert (await refusal(server, token))[0] == "UNAUTHORIZED"
+        for _ in range(FAILURES[0] + 1):
+            assert await refusal(server, token) == ("RESOURCE_LIMIT", 1013), "it does not count as a failed attempt"
+        status, body = await asyncio.to_thread(handshake, server, token)
+        assert (status, body.partition(":")[0]) == (503, "RESOURCE_LIMIT")
+        assert await refusal(server, "x" * 60) == ("UNAUTHORIZED", 4401)
         async with server.client() as owner:
             assert (await owner.ask("hello"))["type"] == "hello"
         with pytest.raises(BadSetting, match="damaged"):
@@ -299,6 +306,27 @@ def test_a_change_is_synced_before_it_replaces_the_file(tmp_path: Path, monkeypa
     monkeypatch.setattr(os, "replace", replaced)
     Devices(tmp_path).add("phone", "run")
     assert calls[:4] == ["sync", COPY, "sync", FILE]
+
+
+async def test_a_device_signs_in_although_its_last_use_is_not_stored(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """For example, the disk has become read-only."""
+    token = server.token()
+    real = os.open
+
+    def failing(path: Any, *rest: Any, **more: Any) -> int:
+        if str(path).endswith("devices.lock"):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return real(path, *rest, **more)
+
+    monkeypatch.setattr(os, "open", failing)
+    async with server.client(token) as by_header, server.client("") as by_message:
+        assert (await by_message.ask("auth", {"token": token}))["type"] == "auth"
+        for client in (by_header, by_message):
+            assert (await client.ask("hello"))["type"] == "hello"
+    assert "the time of a device's last use could not be stored" in caplog.text
+    assert [one.last_used for one in server.devices] == [None]
 
 
 async def test_a_locked_devices_file_does_not_delay_the_server(server: Server) -> None:

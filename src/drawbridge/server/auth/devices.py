@@ -187,10 +187,16 @@ class Devices:
 
     def identify(self, token: str) -> Identity:
         """The identity of a token's device. Raises ``ClientError``. Only a client that has the secret learns that the
-        token was revoked or has expired."""
-        known = self._devices if self._is_whole() else {}
+        token was revoked or has expired. If the devices file can't be used, the error's code is RESOURCE_LIMIT."""
         parts = TOKEN.fullmatch(token)
-        device = known.get(parts[1]) if parts else None
+        if not self._is_whole() and parts is not None:
+            # The token is not reported as wrong, because clients forget wrong tokens, and it may be valid.
+            text = (
+                "The token can't be checked: the server can't read its list of devices. Try again later. "
+                "The server's log has details."
+            )
+            raise ClientError("RESOURCE_LIMIT", text)
+        device = self._devices.get(parts[1]) if parts else None
         right = same(hashed(parts[2] if parts else ""), device.hash if device else NO_HASH)
         if device is None or not right:
             raise wrong_token()
@@ -229,7 +235,9 @@ class Devices:
                 for index, one in enumerate(file.devices):
                     if one.id == device.id:
                         file.devices[index] = msgspec.structs.replace(one, last_used=at)
-        except DrawbridgeError as error:
+        except (DrawbridgeError, OSError) as error:
+            # The device signs in anyway, for example if the disk is read-only, does not support locks, or the process
+            # has too many open files.
             logger.error("the time of a device's last use could not be stored: %s", error)
 
     # the file

@@ -56,7 +56,10 @@ function M.remember(id, target, accepted)
   if target then
     -- Only an unsaved buffer needs the text: see `expects`.
     local is_unsaved = vim.api.nvim_buf_is_valid(target.buffer) and vim.bo[target.buffer].modified
-    table.insert(remembered, { id = id, target = target, accepted = is_unsaved and accepted and plain(accepted) or false })
+    table.insert(
+      remembered,
+      { id = id, target = target, accepted = is_unsaved and accepted and plain(accepted) or false }
+    )
   end
   if #remembered > MOST then
     table.remove(remembered, 1)

@@ -157,9 +157,7 @@ async def test_a_client_is_dismissed_once_while_its_request_runs(
         await go_on.wait()
         return OK
 
-    rows = [
-        msgspec.structs.replace(row, handler=waiting) if row.name == "health_check" else row for row in COMMANDS
-    ]
+    rows = [msgspec.structs.replace(row, handler=waiting) if row.name == "health_check" else row for row in COMMANDS]
     async with rig.serving(tmp_path, rows=rows) as server:
         async with server.client(server.token("lost")) as phone:
             await phone.send("health_check", request_id="slow")

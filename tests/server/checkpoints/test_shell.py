@@ -64,5 +64,5 @@ async def test_nothing_runs_after_a_command_that_has_not_ended(
             adding.cancel()
         with pytest.raises(asyncio.CancelledError if is_canceled else TookTooLong):
             await adding
-        with pytest.raises(GitFailed, match="^git was not started for: version. An earlier command"):
+        with pytest.raises(GitFailed, match=r"^git was not started for: version\. An earlier command"):
             await git.read("version")

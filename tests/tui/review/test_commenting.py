@@ -721,7 +721,9 @@ async def test_a_commit_is_reported_after_the_review_closes(server: Server, repo
     await is_kept(server, repository)
     hook, go = repository / ".git" / "hooks" / "pre-commit", repository / ".git" / "go"
     hook.parent.mkdir(exist_ok=True)
-    hook.write_text("#!/bin/sh\nfor n in $(seq 600); do [ -e .git/go ] && break; sleep 0.1; done\necho No capitals\nexit 1\n")
+    hook.write_text(
+        "#!/bin/sh\nfor n in $(seq 600); do [ -e .git/go ] && break; sleep 0.1; done\necho No capitals\nexit 1\n"
+    )
     hook.chmod(0o755)
     async with attached(server, repository) as person:
         await opens(person)

@@ -301,7 +301,6 @@ export class OpenReview {
   // The methods for decisions. `version`: the version in which the user has seen the changes. The server refuses a decision
   // on several changes if it has another version by now.
 
-
   decide(part: Part, decision: 'keep' | 'undo', version: Version) {
     const wish = part.hunk ? { hunks: [part.hunk.id] } : { files: [part.path], version };
     return this._decide(part.key, { ...wish, decision });

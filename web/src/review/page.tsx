@@ -475,13 +475,7 @@ function FileHead({ shown, review, board, rights, project }: Omit<SectionOf, 'on
   const isClosed = open.some((part) => review.isClosed(part));
   const hasDraft = open.some((part) => review.hasDraft(part));
   const decide = (decision: Decision) =>
-    decideSome(
-      review,
-      decision,
-      open,
-      file.path,
-      (version) => void review.decideFile(file.path, decision, version),
-    );
+    decideSome(review, decision, open, file.path, (version) => void review.decideFile(file.path, decision, version));
   // A single change already has its own buttons.
   const isSome = rights.mayDecide && open.length > 1 && !review.hidesOld.value;
   const isOff = busy.value || isClosed || hasDraft;

@@ -68,7 +68,7 @@ async def test_a_command_with_its_own_time_limit_is_ended(
     monkeypatch.setitem(git_program._late_at, project, late)
     time_ends_at(hanging(tmp_path, monkeypatch, "count-objects"), monkeypatch)
     async with Checkpoints(project, "proj_1").operations.exclusive() as git:
-        with pytest.raises(TookTooLong, match="^git took more than 40 s for: count-objects"):
+        with pytest.raises(TookTooLong, match=r"^git took more than 40 s for: count-objects"):
             await git.read("count-objects", within=40.0)
         assert (await git.read("version")).startswith("git version ")
     assert git_program._late_at[project] == late

@@ -192,8 +192,8 @@ async def test_usage_is_shown_by_project_and_day(browser: Browser, server: Serve
         used = (await client.ask("usage"))["data"]["rows"]
     tokens = sum(row["input_tokens"] + row["output_tokens"] for row in used)
     cost = sum(row["cost_usd"] for row in used)
-    for size in ({"width": 1440, "height": 900}, {"width": 320, "height": 640}):
-        with browser.person(f"{page_of(server)}#token={server.token}", **size) as person:
+    for width, height in ((1440, 900), (320, 640)):
+        with browser.person(f"{page_of(server)}#token={server.token}", width=width, height=height) as person:
             opens_settings(person)
             person.sees(".usage caption", "By project")
             person.sees(".usage tbody th", "blog")

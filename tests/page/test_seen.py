@@ -435,7 +435,7 @@ def accepted(person: Person) -> list[dict[str, Any]]:
     ],
 )
 def test_the_accept_button_appears_once_all_was_in_view(
-    browser: Browser, address: str, call: dict[str, Any], screen: dict[str, int]
+    browser: Browser, address: str, call: dict[str, Any], screen: dict[str, Any]
 ) -> None:
     with browser.person(address, **screen) as person:
         person.runs(WATCH)

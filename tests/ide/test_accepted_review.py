@@ -243,6 +243,18 @@ async def test_a_decision_is_refused_if_the_lines_have_changed(rig: AcceptedRig)
     assert rig.poem.read_text() == now.replace("line 11b\n", "")
 
 
+async def test_an_undo_sent_twice_does_not_undo_an_equal_change(rig: AcceptedRig) -> None:
+    rig.poem.write_text("before\nold\nafter\n" * 3)
+    now = "before\nold\nafter\n" + "before\nNEW\nafter\n" * 2
+    await rig.accept(rig.poem, now)
+    file = await rig.wanted("+1 −1  NEW", "+1 −1  NEW")
+    rig.undo(file, 0)
+    await rig.is_notified("Undone: 1 change in poem.txt. 1 change left.")
+    rig.undo(file, 0)
+    await rig.is_notified("This change no longer needs a decision: someone has decided on it, or the file has changed.")
+    assert rig.poem.read_text() == "before\nold\nafter\n" * 2 + "before\nNEW\nafter\n"
+
+
 async def test_a_decision_on_a_file_applies_only_to_the_shown_version(rig: AcceptedRig) -> None:
     await rig.accept(rig.poem, WRITTEN)
     file = await rig.wanted(*CHANGES)

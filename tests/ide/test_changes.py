@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -206,9 +207,9 @@ def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_link, "SEARCH_SECONDS", 0.02)
 
 
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[ReviewRig]:
-    rig = ReviewRig(tmp_path / "state" / "reviews.json")
+@contextlib.asynccontextmanager
+async def bridge(memory: Path) -> AsyncIterator[ReviewRig]:
+    rig = ReviewRig(memory)
     await rig.editor.start(rig.changes.on_event)  # type: ignore[arg-type]  # nothing else is reported here
     tasks = BackgroundTasks(logging.getLogger("tests.link"))
     failures: list[Exception] = []
@@ -218,6 +219,12 @@ async def rig(tmp_path: Path) -> AsyncIterator[ReviewRig]:
     await tasks.close()
     assert failures == []
     await rig.editor.close()
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[ReviewRig]:
+    async with bridge(tmp_path / "state" / "reviews.json") as rig:
+        yield rig
 
 
 WANTED = ReviewWanted("/ws", "")
@@ -257,7 +264,7 @@ async def test_a_request_ends_when_the_server_ends(rig: ReviewRig) -> None:
     await rig.is_notified("The connection to the agent server was lost.")
 
 
-async def test_a_directory_without_git_is_mentioned_once(rig: ReviewRig) -> None:
+async def test_a_directory_without_git_is_mentioned_once(rig: ReviewRig, tmp_path: Path) -> None:
     server, notice = Served(), "Without git, reviews omit dependencies, caches and large files."
     assert len(notice) <= 66, "it fits on the last line of a narrow editor"
     server.answers = [
@@ -274,6 +281,14 @@ async def test_a_directory_without_git_is_mentioned_once(rig: ReviewRig) -> None
         await until(lambda: len(rig.editor.notices) == 4, "the third message about a review")
         assert [text for text, _ in rig.editor.notices].count(notice) == 1
         assert rig.editor.notices[-1][0] == "1 file +1 −1 to review."
+    restarted = Served()
+    restarted.answers = [answer(FILE, repository="private"), answer(repository="private")]
+    async with restarted.listening(), bridge(tmp_path / "state" / "reviews.json") as other:
+        other.editor.report(WANTED)
+        await other.is_notified("1 file +1 −1 to review.")
+        other.editor.report(WANTED)
+        await other.is_notified("Nothing to review")
+        assert notice not in [text for text, _ in other.editor.notices], "it is said once, not once for each bridge"
 
 
 async def test_a_decision_is_sent_again_after_a_restart_of_the_server(rig: ReviewRig) -> None:

@@ -93,8 +93,6 @@ class Changes:
         """The review that is shown, without marks and including the changes that the editor hides."""
         self._visiting: Visiting | None = None
         self._is_stale = False
-        self._has_noted_private = False
-        """Whether the user has been notified that a directory is not in git."""
         self._deciders = set[str]()
         """The names of the users who have made decisions since the review was read; contains "" if the review has
         changed in another way."""
@@ -186,8 +184,7 @@ class Changes:
         await self._show(review, is_wanted=is_wanted)
         await self._show_notice(answer)
         await self._editor.notify(" ".join(filter(None, (self._summary(review, event), more))))
-        if review.files and not self._has_noted_private and _is_private(answer):
-            self._has_noted_private = True
+        if review.files and _is_private(answer) and await asyncio.to_thread(self._memory.saw_notice, answer.directory):
             await self._editor.notify(PRIVATE)
 
     async def _show_notice(self, answer: wire.ReviewAnswer) -> None:

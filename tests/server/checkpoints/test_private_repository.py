@@ -473,6 +473,21 @@ async def test_removing_old_contents_in_vain_leaves_no_files(
 
 
 @pytest.mark.thorough
+async def test_old_contents_are_removed_even_if_packing_hangs(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Packing is not tried again after the next run, which would have to wait for it."""
+    monkeypatch.setattr(private, "MOST_STORED", 300_000)
+    time_ends_at(hanging(tmp_path, monkeypatch, "repack"), monkeypatch)
+    kept = Kept(plain)
+    for number in range(4):
+        content = os.urandom(200_000)
+        await kept.run(lambda directory: (directory / "noise.bin").write_bytes(content), f"run_{number}")  # noqa: B023
+    assert stored(kept) < 500_000
+    assert caplog.text.count("was not cleaned up") == 1
+
+
+@pytest.mark.thorough
 async def test_a_git_that_cannot_be_ended_leaves_the_review_complete(
     plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -21,7 +21,7 @@ from drawbridge.server.reviews import contents, recorded_diff
 from drawbridge.server.reviews.commenting import Commenting
 from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.tui.drawing import files_of
-from tests.server.checkpoints.rig import git
+from tests.server.checkpoints.rig import git, hanging, time_ends_at
 from tests.server.core_rig import Client, records, settled
 from tests.server.reviews.rig import POEM, Reviewed, hunks, id_of, reviewing
 from tests.waiting import until
@@ -203,6 +203,20 @@ async def test_a_gap_alone_does_not_record_the_end_of_a_review(tmp_path: Path) -
     async with reviewing(tmp_path) as one:
         assert "git took too long." in (await one.get())["missing"]
         assert decisions(one) == before == 1
+
+
+async def test_a_git_that_hangs_is_reported_and_can_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        review = await one.get()
+        with monkeypatch.context() as patched:
+            time_ends_at(hanging(tmp_path, patched, "update-ref"), patched)
+            refused = await one.refused(hunks=[id_of(review, "LINE 3\n")], decision="undo")
+            assert refused.text == "git took too long. Try again, or see the server's log for the command."
+        assert "LINE 3" not in one.text()
+        assert len(hunks(await one.get())) == 3
 
 
 async def test_a_damaged_index_is_named_and_can_be_rebuilt(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ run. They are also removed if the repository is full (``MOST_STORED``), or if th
 ``COLLECT_SECONDS`` ago."""
 
 CLEAN_UP_SECONDS: Final = 120.0
-"""Seconds that each git command may take that removes such objects."""
+"""Seconds that each git command may take that removes such objects, or packs the others."""
 
 UNFINISHED: Final = ("tmp_", ".tmp-")
 """How the names of files begin to which git writes objects until they are complete. git leaves such files behind if it
@@ -127,6 +127,9 @@ class PrivateRepository:
         self._too_large: tuple[float, TooLarge] | None = None
         """The time at which the directory was found to be too large (``time.monotonic``), and the error; None if it is
         not too large."""
+        self._packed_from = 0.0
+        """The time from which ``collect`` packs objects again after a failure (``time.monotonic``). The next run waits
+        for it, so it is not tried after each run."""
 
     @property
     def exists(self) -> bool:
@@ -261,12 +264,16 @@ class PrivateRepository:
             await asyncio.to_thread(self._remove_unfinished)
             if not await asyncio.to_thread(self._is_due):
                 return
+            # This comes first, so that the repository stays small even if it takes too long to put the rest into one file.
+            await git.read("prune", "--expire=now", within=CLEAN_UP_SECONDS)
+            if time.monotonic() < self._packed_from:
+                return
             # This does not search for similar contents, which could take minutes.
             await git.read("repack", "-a", "-d", "-q", "--window=0", "--depth=0", within=CLEAN_UP_SECONDS)
-            await git.read("prune", "--expire=now", within=CLEAN_UP_SECONDS)
             await asyncio.to_thread((self._git_directory / "collected").touch, PRIVATE_FILE)
         except (GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("the private repository of %s was not cleaned up: %s", self._directory, error)
+            self._packed_from = time.monotonic() + COLLECT_SECONDS
             await asyncio.to_thread(self._remove_unfinished)
 
     def _is_due(self) -> bool:

@@ -126,8 +126,7 @@ class Git:
         limit is never shortened. ``within``: a separate time limit, as in ``GitProgram.run``. ``closed``: whether only
         the user can read the files that git creates.
 
-        Raises ``NoCheckpoint`` if git waited for a file, such as a pipe. Raises ``TookTooLong`` if git did not end in
-        time for another reason, and ``GitFailed`` if it was killed, or printed too much."""
+        Raises the errors of ``GitProgram.run``."""
         given = self._environment | dict(environment or {})
         arguments = [*self.settings.words, *words]
         return await self._program.run(arguments, given, stdin, writes=writes, within=within, closed=closed)

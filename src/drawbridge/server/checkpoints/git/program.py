@@ -83,8 +83,9 @@ class GitProgram:
         never shortened. If it is exceeded, git receives SIGTERM, and the limits of later commands stay the same.
         ``closed``: whether only the user can read the files that git creates.
 
-        Raises ``NoCheckpoint`` if git waited for a file, such as a pipe. Raises ``TookTooLong`` if git did not end in
-        time for another reason, and ``GitFailed`` if it was killed, or printed too much."""
+        Raises ``NoCheckpoint`` if git waited for a file, such as a pipe, unless ``within`` is set. Raises
+        ``TookTooLong`` if git did not end in time for another reason, and ``GitFailed`` if it was killed, or printed
+        too much."""
         if stdin:
             await asyncio.to_thread((self.folder / "in").write_bytes, stdin.encode(errors="surrogateescape"))
         variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())

@@ -94,6 +94,27 @@ async def test_a_removed_file_that_is_assumed_unchanged_is_found(project: Path) 
     assert (project / "old.txt").read_text() == "old\n"
 
 
+@pytest.mark.parametrize("index", ["", "--split-index", "--index-version=4"])
+async def test_an_index_made_by_an_agent_hides_no_change(index: str, project: Path) -> None:
+    """With a filter of the agent, the index contains the previous text with the times of the changed file."""
+    poem, attributes = project / "poem.txt", project / ".git" / "info" / "attributes"
+    before = everything(project)
+    if index:
+        git(project, "update-index", *index.split("="))
+    checkpoints = Checkpoints(project, "proj_1")
+    await checkpoints.snapshotter.create(RUN, "before")
+    poem.write_text("by the agent\n")
+    os.utime(poem, (1, 1))
+    attributes.write_text("poem.txt filter=previous\n")
+    git(project, "-c", "filter.previous.clean=git show HEAD:poem.txt", "add", "poem.txt")
+    attributes.unlink()
+    assert "poem.txt" not in git(project, "status", "--porcelain")
+    await checkpoints.snapshotter.create(RUN, "after")
+    assert [file.path for file in (await checkpoints.changes.of(RUN)).files] == ["poem.txt"]
+    await checkpoints.reverter.revert(RUN)
+    assert everything(project) == before
+
+
 async def test_files_ignored_before_a_run_are_never_removed(project: Path) -> None:
     """A run may make git track such a file, but did not create it."""
     (project / "build").mkdir()

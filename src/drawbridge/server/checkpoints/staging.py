@@ -53,6 +53,8 @@ class Staging:
         self._since = time.time_ns() - CLOCK_NANOSECONDS
         """The user's index is not trusted for files that were changed after this time, because an agent may have made
         it: for example, git stores any content for a file with a filter, and with the file's times."""
+        self._settled: Mapping[str, git_index.Recent] = {}
+        """The entries of the user's index for files changed after this time that need not be read again."""
         self._marked: tuple[tuple[Repository, Versions], git_index.Marked | None] | None = None
         """The marked files in the user's index, and the version of that index. The files are None if only git can read
         the index."""
@@ -89,10 +91,12 @@ class Staging:
         await self._forget_repositories(git)
         named = await asyncio.to_thread(self.attributes.named_in_lists, git, version)
         known = await filters.filtered_entries(git) if filters.FILTER in named else {}
-        again = dict(marked.recent)
+        recent = {path: found for path, found in marked.recent.items() if self._settled.get(path) != found}
+        again = {path: found.entry for path, found in recent.items()}
         if filters.IDENT in named and not git.repository.private:
             again |= await self._with_ident(git)
-        await self._read_again(git, {path: again[path] for path in again.keys() - known.keys() - absent})
+        trusted = known.keys() | absent
+        await self._read_again(git, {path: again[path] for path in again.keys() - trusted})
         if since is None:
             read = await asyncio.to_thread(filters.smallest, self._directory, known)
         else:
@@ -100,6 +104,8 @@ class Staging:
             read = (frozenset(known) | earlier.read) - earlier.unread
         await git.update("--force-remove", read)
         await self.add_changes(git, only_known=only_known)
+        if recent:
+            await asyncio.to_thread(self._settle, git, marked.recent, trusted)
         if known.keys() <= read:
             return Staged(Filtered(read), absent)
         now = await filters.filtered_entries(git)
@@ -127,9 +133,9 @@ class Staging:
             frozenset(path for mark, _, path, _, _ in listed if mark.islower()),
             frozenset(path for mark, _, path, _, _ in listed if mark in "Ss"),
             {
-                path: entry
+                path: git_index.Recent(entry, changed)
                 for _, entry, path, seconds, rest in listed
-                if entry.endswith(" 0") and int(seconds) * 1_000_000_000 + int(rest) >= self._since
+                if entry.endswith(" 0") and (changed := int(seconds) * git_index.SECOND + int(rest)) >= self._since
             },
         )
 
@@ -173,6 +179,20 @@ class Staging:
             # An entry that is set in this way has no times, so git can't recognize the file as unchanged.
             lines = (f"{entry}\t{prefix}{path}\0" for path, entry in files.items())
             await git.read("update-index", "-z", "--index-info", stdin="".join(lines))
+
+    def _settle(self, git: Git, recent: Mapping[str, git_index.Recent], trusted: Collection[str]) -> None:
+        """Remembers which of the entries ``recent`` of the user's index are correct, so that the files are not read again
+        for each operation. git's index now contains what git has read. ``trusted``: the files that were not read.
+        Blocking."""
+        now = self._read_marked(git)
+        if now is not None:
+            self._settled = {
+                path: found
+                for path, found in recent.items()
+                # With another time, git would read the file anyway, and no file will have this time again.
+                if path not in trusted
+                and ((new := now.recent.get(path)) in (None, found) or new.changed != found.changed)
+            }
 
     async def _forget_repositories(self, git: Git) -> None:
         """Removes nested repositories from git's index. Otherwise, git would check whether they have changed, and read

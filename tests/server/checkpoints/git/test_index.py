@@ -84,7 +84,8 @@ async def test_files_changed_after_a_time_are_found(project: Path, version: str)
     git(project, "add", "poem.txt")
     later = git_index.marked(index, 20, file.stat().st_ctime_ns)
     assert later is not None
-    assert later.recent == {"poem.txt": git(project, "ls-files", "-s", "poem.txt").partition("\t")[0]}
+    entry = git(project, "ls-files", "-s", "poem.txt").partition("\t")[0]
+    assert later.recent == {"poem.txt": (entry, file.stat().st_ctime_ns)}
 
 
 def test_object_ids_of_32_bytes_are_read(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import stat
 import struct
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -22,6 +22,9 @@ LARGEST_INDEX: Final = 64 * 1024 * 1024
 length of the files' paths."""
 
 GITLINK: Final = 0o160000
+
+SECOND: Final = 1_000_000_000
+"""In nanoseconds."""
 
 _ELSEWHERE: Final = re.compile(rb"(?:link|sdir)[\0-\x1f]")
 """The beginning of an extension that moves entries to another file, or replaces them with their directory: the
@@ -42,28 +45,32 @@ _SKIPPED: Final = 0x4000
 _STAT_BYTES: Final = 40
 """Bytes of an entry before the object's id: times, device, inode, mode (bytes 24 to 27), owner and size."""
 
-_MODE: Final = 24
-"""The position of the mode in an entry."""
-
 _TIME_BYTES: Final = 8
-"""Bytes at the beginning of an entry with the time when the file or its properties were last changed: seconds and
-nanoseconds. Programs can't set this time."""
+"""Bytes at the beginning of an entry with the time of ``Recent.changed``: seconds and nanoseconds."""
 
 _NEVER: Final = b"\xff" * _TIME_BYTES
 """A time after all others."""
 
-_Flagged: TypeAlias = tuple[bytes, int, int, bytes | None]
-"""An entry that may be marked: its path, its flags, its additional flags and, if it is recent, its mode and id."""
+_Flagged: TypeAlias = tuple[bytes, int, int, bytes]
+"""An entry that may be marked: its path, its flags, its additional flags and, if it is recent, the bytes before the
+flags."""
+
+
+class Recent(NamedTuple):
+    """An entry: "mode blob stage", and the time of the last change to the file or its properties when git looked at it,
+    in nanoseconds. Programs can't set this time for a file, but can write any time into an index."""
+
+    entry: str
+    changed: int
 
 
 class Marked(Struct, frozen=True):
-    """The files that git does not compare with the work tree, or may not: those marked assume-unchanged, and those marked
-    skip-worktree. ``recent``: the files that were changed after a given time and before git looked at them. Maps each
-    path to "mode blob stage"."""
+    """The paths of the entries that git does not compare with the work tree: those marked assume-unchanged, and those
+    marked skip-worktree. ``recent``: the entries for files as they were after a given time."""
 
     assumed: frozenset[str] = frozenset()
     skipped: frozenset[str] = frozenset()
-    recent: Mapping[str, str] = {}
+    recent: Mapping[str, Recent] = {}
 
     def below(self, prefix: str) -> Marked:
         """The files of one directory, as in ``Index.below``."""
@@ -72,7 +79,7 @@ class Marked(Struct, frozen=True):
         return Marked(
             frozenset(path.removeprefix(prefix) for path in self.assumed if path.startswith(prefix)),
             frozenset(path.removeprefix(prefix) for path in self.skipped if path.startswith(prefix)),
-            {path.removeprefix(prefix): entry for path, entry in self.recent.items() if path.startswith(prefix)},
+            {path.removeprefix(prefix): found for path, found in self.recent.items() if path.startswith(prefix)},
         )
 
 
@@ -138,7 +145,7 @@ def paths(file: Path, id_bytes: int) -> Collection[str] | None:
 def marked(file: Path, id_bytes: int, since: int) -> Marked | None:
     """The marked files. As fast as ``paths``. ``since``: the time for ``Marked.recent``, in nanoseconds. None if ``read``
     returns None. Blocking."""
-    found = _scanned(file, id_bytes, struct.pack(">II", *divmod(since, 1_000_000_000)))
+    found = _scanned(file, id_bytes, struct.pack(">II", *divmod(since, SECOND)))
     return None if found is None else found[1]
 
 
@@ -171,9 +178,8 @@ def _paths(data: bytes, id_bytes: int, since: bytes) -> tuple[Collection[str], M
         found.append(data[start:end])
         is_recent = data[at : at + _TIME_BYTES] >= since
         if is_recent or first & (_ASSUMED | _EXTENDED) >> 8:
-            entry = data[at + _MODE : at + _MODE + 4] + data[at + _STAT_BYTES : at + flags] if is_recent else None
             more = int.from_bytes(data[at + flags + 2 : start], "big")
-            flagged.append((data[start:end], first << 8, more, entry))
+            flagged.append((data[start:end], first << 8, more, data[at : at + flags] if is_recent else b""))
         at += (end - at + 8) // 8 * 8
     if not _has_known_extensions(data, at, id_bytes):
         return None
@@ -183,17 +189,22 @@ def _paths(data: bytes, id_bytes: int, since: bytes) -> tuple[Collection[str], M
 
 def _marked(flagged: Iterable[_Flagged]) -> Marked:
     """The marked files."""
-    texts = ((path.decode("utf-8", "surrogateescape"), *others) for path, *others in flagged)
-    alone = [(path, flags, more, entry) for path, flags, more, entry in texts if not flags & _STAGE]
+    alone = [
+        (path.decode("utf-8", "surrogateescape"), flags, more, fixed)
+        for path, flags, more, fixed in flagged
+        if not flags & _STAGE
+    ]
     return Marked(
         frozenset(path for path, flags, _, _ in alone if flags & _ASSUMED),
         frozenset(path for path, _, more, _ in alone if more & _SKIPPED),
-        {
-            path: f"{int.from_bytes(entry[:4], 'big'):o} {entry[4:].hex()} 0"
-            for path, _, _, entry in alone
-            if entry is not None
-        },
+        {path: _recent(fixed) for path, _, _, fixed in alone if fixed},
     )
+
+
+def _recent(fixed: bytes) -> Recent:
+    """An entry. ``fixed``: its bytes before the flags."""
+    seconds, nanoseconds, mode = struct.unpack_from(">II16xI", fixed)
+    return Recent(f"{mode:o} {fixed[_STAT_BYTES:].hex()} 0", seconds * SECOND + nanoseconds)
 
 
 def _content(file: Path) -> bytes | None:
@@ -257,7 +268,7 @@ def _parsed(data: bytes, id_bytes: int, since: bytes = _NEVER) -> Index | None:
         is_recent = data[start : start + _TIME_BYTES] >= since
         if is_recent or flags & (_ASSUMED | _EXTENDED):
             more = int.from_bytes(data[after_id + 2 : after_id + 4], "big") if flags & _EXTENDED else 0
-            flagged.append((name, flags, more, mode.to_bytes(4, "big") + object_id if is_recent else None))
+            flagged.append((name, flags, more, data[start:after_id] if is_recent else b""))
     if not _has_known_extensions(data, at, id_bytes):
         return None
     return Index(entries, digest.digest(), _marked(flagged))

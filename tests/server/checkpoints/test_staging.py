@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,65 @@ async def test_a_removed_file_that_is_assumed_unchanged_is_found(project: Path) 
     await checkpoints.snapshotter.create(RUN, "after")
     await checkpoints.reverter.revert(RUN)
     assert (project / "old.txt").read_text() == "old\n"
+
+
+@pytest.mark.parametrize("index", ["", "--split-index", "--index-version=4"])
+async def test_an_index_made_by_an_agent_hides_no_change(index: str, project: Path) -> None:
+    """With a filter of the agent, the index contains the previous text with the times of the changed file."""
+    poem, attributes = project / "poem.txt", project / ".git" / "info" / "attributes"
+    before = everything(project)
+    if index:
+        git(project, "update-index", *index.split("="))
+    checkpoints = Checkpoints(project, "proj_1")
+    await checkpoints.snapshotter.create(RUN, "before")
+    poem.write_text("by the agent\n")
+    os.utime(poem, (1, 1))
+    attributes.write_text("poem.txt filter=previous\n")
+    git(project, "-c", "filter.previous.clean=git show HEAD:poem.txt", "add", "poem.txt")
+    attributes.unlink()
+    assert "poem.txt" not in git(project, "status", "--porcelain")
+    await checkpoints.snapshotter.create(RUN, "after")
+    assert [file.path for file in (await checkpoints.changes.of(RUN)).files] == ["poem.txt"]
+    await checkpoints.reverter.revert(RUN)
+    assert everything(project) == before
+
+
+async def test_a_staged_file_is_read_again_only_once(
+    project: Path, checkpoints: Checkpoints, calls: Callable[[], list[str]]
+) -> None:
+    """Even if it is then changed again."""
+
+    async def is_one_command_more() -> bool:
+        calls()
+        async with checkpoints.operations.exclusive() as git:
+            await checkpoints.work_tree.current(git, f"refs/drawbridge/proj_1/{RUN}/before")
+        return any("--index-info" in words for words in calls())
+
+    await checkpoints.snapshotter.create(RUN, "before")
+    assert not await is_one_command_more()
+    for name in ("poem.txt", "old.txt"):
+        (project / name).write_text("staged\n")
+        git(project, "add", name)
+        assert await is_one_command_more()
+        assert not await is_one_command_more()
+        (project / name).write_text("not staged\n")
+        assert not await is_one_command_more()
+
+
+async def test_a_staged_file_that_does_not_exist_is_unchanged(project: Path) -> None:
+    """A sparse checkout leaves it out of the work tree."""
+    checkpoints = Checkpoints(project, "proj_1")
+    (project / "left.txt").write_text("left out\n")
+    git(project, "add", "left.txt")
+    git(project, "update-index", "--skip-worktree", "left.txt")
+    (project / "left.txt").unlink()
+    await checkpoints.snapshotter.create(RUN, "before")
+    git(project, "reset", "-q", "--", "staged.txt")
+    (project / "poem.txt").write_text("by the agent\n")
+    await checkpoints.snapshotter.create(RUN, "after")
+    assert [file.path for file in (await checkpoints.changes.of(RUN)).files] == ["poem.txt"]
+    before = f"refs/drawbridge/proj_1/{RUN}/before"
+    assert git(project, "show", f"{before}:left.txt") == "left out\n"
 
 
 async def test_files_ignored_before_a_run_are_never_removed(project: Path) -> None:

@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import shutil
-from collections.abc import Collection, Iterable
+import time
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from drawbridge.server.checkpoints import filters
 from drawbridge.server.checkpoints.commits import Filtered, filtered_of, listed_statuses
@@ -23,6 +25,13 @@ from drawbridge.server.checkpoints.repository import Repository
 from drawbridge.server.checkpoints.untracked import NOTHING, Untracked
 
 logger = logging.getLogger("drawbridge.server")
+
+CLOCK_NANOSECONDS: Final = 20_000_000
+"""The time of a changed file can be earlier than the clock by this much."""
+
+_LISTED: Final = re.compile(r"(\S) (\d+ [0-9a-f]+ \d)\t([^\0]+)\0  ctime: (\d+):(\d+)\n")
+"""A file in the output of ``ls-files -v -s -z --debug``: its mark, its entry, its path, and the time of its last change
+in seconds and nanoseconds."""
 
 
 class Staged(NamedTuple):
@@ -41,6 +50,11 @@ class Staging:
         self._directory = directory
         self._private = private
         self.attributes = filters.Attributes(directory)
+        self._since = time.time_ns() - CLOCK_NANOSECONDS
+        """The user's index is not trusted for files that were changed after this time, because an agent may have made
+        it: for example, git stores any content for a file with a filter, and with the file's times."""
+        self._settled: Mapping[str, git_index.Recent] = {}
+        """The entries of the user's index for files changed after this time that need not be read again."""
         self._marked: tuple[tuple[Repository, Versions], git_index.Marked | None] | None = None
         """The marked files in the user's index, and the version of that index. The files are None if only git can read
         the index."""
@@ -71,12 +85,18 @@ class Staging:
         if git.repository.private:
             assert self._private is not None
             await self._private.forget_ignored(git)
-        absent = frozenset[str]() if git.repository.private else await self._compare_marked(git, version)
+        marked = git_index.Marked() if git.repository.private else await self._marked_in(git, version)
+        await git.update("--no-assume-unchanged", marked.assumed)
+        absent = await self.compare_present(git, marked.skipped)
         await self._forget_repositories(git)
         named = await asyncio.to_thread(self.attributes.named_in_lists, git, version)
-        if filters.IDENT in named and not git.repository.private:
-            await self._read_ident(git, absent)
         known = await filters.filtered_entries(git) if filters.FILTER in named else {}
+        recent = {path: found for path, found in marked.recent.items() if self._settled.get(path) != found}
+        again = {path: found.entry for path, found in recent.items()}
+        if filters.IDENT in named and not git.repository.private:
+            again |= await self._with_ident(git)
+        trusted = known.keys() | absent
+        await self._read_again(git, {path: again[path] for path in again.keys() - trusted})
         if since is None:
             read = await asyncio.to_thread(filters.smallest, self._directory, known)
         else:
@@ -84,32 +104,40 @@ class Staging:
             read = (frozenset(known) | earlier.read) - earlier.unread
         await git.update("--force-remove", read)
         await self.add_changes(git, only_known=only_known)
+        if recent:
+            await asyncio.to_thread(self._settle, git, marked.recent, trusted)
         if known.keys() <= read:
             return Staged(Filtered(read), absent)
         now = await filters.filtered_entries(git)
         unread = frozenset(path for path, entry in known.items() if path not in read and now.get(path) == entry)
         return Staged(Filtered(read, unread), absent)
 
-    async def _compare_marked(self, git: Git, version: Versions) -> frozenset[str]:
-        """Makes git compare also those files with its index, a copy of the user's, that the user or an agent has marked
-        assume-unchanged or skip-worktree. ``version``: that of the user's index before it was copied. Returns what
-        ``compare_present`` returns. Raises ``GitFailed`` or ``NoCheckpoint``."""
+    async def _marked_in(self, git: Git, version: Versions) -> git_index.Marked:
+        """The marked files of the project in git's index, a copy of the user's. ``version``: that of the user's index
+        before it was copied. Raises ``GitFailed`` or ``NoCheckpoint``."""
         if self._marked is None or self._marked[0] != (git.repository, version):
             found = await asyncio.to_thread(self._read_marked, git)
             self._marked = (git.repository, version), found
         marked = self._marked[1]
-        if marked is None:
-            listed = (item.partition(" ") for item in (await git.read("ls-files", "-v", "-z")).split("\0") if item)
-            marks = {path: mark for mark, _, path in listed if mark in "hSs"}
-            assumed = frozenset(path for path, mark in marks.items() if mark.islower())
-            marked = git_index.Marked(assumed, frozenset(path for path, mark in marks.items() if mark in "Ss"))
-        await git.update("--no-assume-unchanged", marked.assumed)
-        return await self.compare_present(git, marked.skipped)
+        return await self._listed_marked(git) if marked is None else marked
 
     def _read_marked(self, git: Git) -> git_index.Marked | None:
-        """The marked files of the project in git's index; None if only git can read the index. Blocking."""
-        found = git_index.marked(git.index, git.settings.id_bytes)
+        """Like ``_marked_in``, without git; None if only git can read the index. Blocking."""
+        found = git_index.marked(git.index, git.settings.id_bytes, self._since)
         return None if found is None else found.below(git.repository.prefix(self._directory))
+
+    async def _listed_marked(self, git: Git) -> git_index.Marked:
+        """Like ``_marked_in``, as git lists the files."""
+        listed = _LISTED.findall(await git.read("ls-files", "-v", "-s", "-z", "--debug"))
+        return git_index.Marked(
+            frozenset(path for mark, _, path, _, _ in listed if mark.islower()),
+            frozenset(path for mark, _, path, _, _ in listed if mark in "Ss"),
+            {
+                path: git_index.Recent(entry, changed)
+                for _, entry, path, seconds, rest in listed
+                if entry.endswith(" 0") and (changed := int(seconds) * git_index.SECOND + int(rest)) >= self._since
+            },
+        )
 
     async def compare_present(self, git: Git, skipped: Collection[str]) -> frozenset[str]:
         """Makes git compare those of the files ``skipped`` that exist with its index, in which they are marked
@@ -132,21 +160,39 @@ class Staging:
                 found.add(path)
         return frozenset(found)
 
-    async def _read_ident(self, git: Git, absent: Collection[str]) -> None:
-        """Makes git read the files with the ``ident`` attribute, even if they are unchanged, because the user's index
-        does not contain the text that git has written into them. ``absent``: as in ``Staged``. Raises ``GitFailed``,
-        ``NoCheckpoint`` or OSError."""
+    async def _with_ident(self, git: Git) -> dict[str, str]:
+        """The entries of the files with the ``ident`` attribute, as in ``filters.entries``. The user's index does not
+        contain the text that git has written into them. Raises ``GitFailed``, ``NoCheckpoint`` or OSError."""
         async with git.with_ident():
-            listed = filters.entries(await git.read("ls-files", "-s", "-z", "--", ":(attr:ident)."))
-        prefix = await git.prefix()
-        # An entry that is set in this way has no times, so git can't recognize the file as unchanged.
-        lines = [
-            f"{entry}\t{prefix}{path}\0"
-            for path, entry in listed.items()
-            if entry.endswith(" 0") and path not in absent
-        ]
-        if lines:
+            return filters.entries(await git.read("ls-files", "-s", "-z", "--", ":(attr:ident)."))
+
+    async def _read_again(self, git: Git, found: Mapping[str, str]) -> None:
+        """Makes git read these files even if its index contains their times. ``found``: their entries, as in
+        ``filters.entries``. Raises ``GitFailed`` or ``NoCheckpoint``."""
+        files = {
+            path: entry
+            for path, entry in found.items()
+            if entry.endswith(" 0") and not entry.startswith(f"{git_index.GITLINK:o} ")
+        }
+        if files:
+            prefix = await git.prefix()
+            # An entry that is set in this way has no times, so git can't recognize the file as unchanged.
+            lines = (f"{entry}\t{prefix}{path}\0" for path, entry in files.items())
             await git.read("update-index", "-z", "--index-info", stdin="".join(lines))
+
+    def _settle(self, git: Git, recent: Mapping[str, git_index.Recent], trusted: Collection[str]) -> None:
+        """Remembers which of the entries ``recent`` of the user's index are correct, so that the files are not read again
+        for each operation. git's index now contains what git has read. ``trusted``: the files that were not read.
+        Blocking."""
+        now = self._read_marked(git)
+        if now is not None:
+            self._settled = {
+                path: found
+                for path, found in recent.items()
+                # With another time, git would read the file anyway, and no file will have this time again.
+                if path not in trusted
+                and ((new := now.recent.get(path)) in (None, found) or new.changed != found.changed)
+            }
 
     async def _forget_repositories(self, git: Git) -> None:
         """Removes nested repositories from git's index. Otherwise, git would check whether they have changed, and read

@@ -11,6 +11,10 @@ import pytest
 
 from drawbridge.server.checkpoints.git import index as git_index
 from tests.server.checkpoints.rig import git, make_project
+from tests.waiting import until
+
+LATER = 2_000_000_000 * 1_000_000_000
+"""A time in the future, in nanoseconds."""
 
 
 @pytest.fixture
@@ -55,13 +59,33 @@ def test_the_marked_files_are_found(project: Path, version: str) -> None:
     git(project, "update-index", "--index-version", version)
     git(project, "update-index", "--assume-unchanged", "poem.txt", "old.txt")
     git(project, "update-index", "--skip-worktree", "old.txt", "sub/deep/a.txt")
-    marked = git_index.marked(project / ".git" / "index", 20)
+    marked = git_index.marked(project / ".git" / "index", 20, LATER)
     assert marked is not None
     assert marked == git_index.Marked(frozenset({"poem.txt", "old.txt"}), frozenset({"old.txt", "sub/deep/a.txt"}))
     index = found(project)
     assert index is not None
     assert index.marked == marked
     assert marked.below("sub/") == git_index.Marked(frozenset(), frozenset({"deep/a.txt"}))
+
+
+@pytest.mark.parametrize("version", ["2", "4"])
+async def test_files_changed_after_a_time_are_found(project: Path, version: str) -> None:
+    git(project, "update-index", "--index-version", version)
+    index, file = project / ".git" / "index", project / "poem.txt"
+    earlier = git_index.marked(index, 20, max(file.stat().st_ctime_ns for file in project.rglob("*")) + 1)
+    assert earlier == git_index.Marked()
+    last = file.stat().st_ctime_ns
+
+    def touched() -> bool:
+        file.write_text("changed\n")
+        return file.stat().st_ctime_ns > last
+
+    await until(touched, "a later time")
+    git(project, "add", "poem.txt")
+    later = git_index.marked(index, 20, file.stat().st_ctime_ns)
+    assert later is not None
+    entry = git(project, "ls-files", "-s", "poem.txt").partition("\t")[0]
+    assert later.recent == {"poem.txt": (entry, file.stat().st_ctime_ns)}
 
 
 def test_object_ids_of_32_bytes_are_read(tmp_path: Path) -> None:

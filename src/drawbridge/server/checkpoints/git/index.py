@@ -11,9 +11,9 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -22,6 +22,9 @@ LARGEST_INDEX: Final = 64 * 1024 * 1024
 length of the files' paths."""
 
 GITLINK: Final = 0o160000
+
+SECOND: Final = 1_000_000_000
+"""In nanoseconds."""
 
 _ELSEWHERE: Final = re.compile(rb"(?:link|sdir)[\0-\x1f]")
 """The beginning of an extension that moves entries to another file, or replaces them with their directory: the
@@ -42,23 +45,41 @@ _SKIPPED: Final = 0x4000
 _STAT_BYTES: Final = 40
 """Bytes of an entry before the object's id: times, device, inode, mode (bytes 24 to 27), owner and size."""
 
+_TIME_BYTES: Final = 8
+"""Bytes at the beginning of an entry with the time of ``Recent.changed``: seconds and nanoseconds."""
+
+_NEVER: Final = b"\xff" * _TIME_BYTES
+"""A time after all others."""
+
+_Flagged: TypeAlias = tuple[bytes, int, int, bytes]
+"""An entry that may be marked: its path, its flags, its additional flags and, if it is recent, the bytes before the
+flags."""
+
+
+class Recent(NamedTuple):
+    """An entry: "mode blob stage", and the time of the last change to the file or its properties when git looked at it,
+    in nanoseconds. Programs can't set this time for a file, but can write any time into an index."""
+
+    entry: str
+    changed: int
+
 
 class Marked(Struct, frozen=True):
     """The paths of the entries that git does not compare with the work tree: those marked assume-unchanged, and those
-    marked skip-worktree."""
+    marked skip-worktree. ``recent``: the entries for files as they were after a given time."""
 
     assumed: frozenset[str] = frozenset()
     skipped: frozenset[str] = frozenset()
+    recent: Mapping[str, Recent] = {}
 
     def below(self, prefix: str) -> Marked:
         """The files of one directory, as in ``Index.below``."""
         if not prefix:
             return self
         return Marked(
-            *(
-                frozenset(path.removeprefix(prefix) for path in paths if path.startswith(prefix))
-                for paths in (self.assumed, self.skipped)
-            )
+            frozenset(path.removeprefix(prefix) for path in self.assumed if path.startswith(prefix)),
+            frozenset(path.removeprefix(prefix) for path in self.skipped if path.startswith(prefix)),
+            {path.removeprefix(prefix): found for path, found in self.recent.items() if path.startswith(prefix)},
         )
 
 
@@ -121,41 +142,44 @@ def paths(file: Path, id_bytes: int) -> Collection[str] | None:
     return None if found is None else found[0]
 
 
-def marked(file: Path, id_bytes: int) -> Marked | None:
-    """The entries that git does not compare with the work tree. As fast as ``paths``. None if ``read`` returns None.
-    Blocking."""
-    found = _scanned(file, id_bytes)
+def marked(file: Path, id_bytes: int, since: int) -> Marked | None:
+    """The marked files. As fast as ``paths``. ``since``: the time for ``Marked.recent``, in nanoseconds. None if ``read``
+    returns None. Blocking."""
+    found = _scanned(file, id_bytes, struct.pack(">II", *divmod(since, SECOND)))
     return None if found is None else found[1]
 
 
-def _scanned(file: Path, id_bytes: int) -> tuple[Collection[str], Marked] | None:
+def _scanned(file: Path, id_bytes: int, since: bytes = _NEVER) -> tuple[Collection[str], Marked] | None:
     """What ``paths`` and ``marked`` return. Blocking."""
     try:
         data = _content(file)
         if data is None:
             return None
         if data[:4] != b"DIRC" or int.from_bytes(data[4:8], "big") not in (2, 3):
-            index = _parsed(data, id_bytes)
+            index = _parsed(data, id_bytes, since)
             return None if index is None else (index.entries.keys(), index.marked)
-        return _paths(data, id_bytes)
+        return _paths(data, id_bytes, since)
     except FileNotFoundError:
         return (), Marked()
     except _DAMAGED:
         return None
 
 
-def _paths(data: bytes, id_bytes: int) -> tuple[Collection[str], Marked] | None:
-    """The paths of an index of version 2 or 3. Raises one of ``_DAMAGED`` if the index is damaged."""
+def _paths(data: bytes, id_bytes: int, since: bytes) -> tuple[Collection[str], Marked] | None:
+    """The paths of an index of version 2 or 3, and the marked files, as in ``_parsed``. Raises one of ``_DAMAGED`` if the
+    index is damaged."""
     found: list[bytes] = []
-    flagged: list[tuple[bytes, int, int]] = []
+    flagged: list[_Flagged] = []
     at, flags = 12, _STAT_BYTES + id_bytes
     for _ in range(int.from_bytes(data[8:12], "big")):
         first = data[at + flags]
         start = at + flags + (4 if first & _EXTENDED >> 8 else 2)
         end = data.index(b"\0", start)
         found.append(data[start:end])
-        if first & (_ASSUMED | _EXTENDED) >> 8:
-            flagged.append((data[start:end], first << 8, int.from_bytes(data[at + flags + 2 : start], "big")))
+        is_recent = data[at : at + _TIME_BYTES] >= since
+        if is_recent or first & (_ASSUMED | _EXTENDED) >> 8:
+            more = int.from_bytes(data[at + flags + 2 : start], "big")
+            flagged.append((data[start:end], first << 8, more, data[at : at + flags] if is_recent else b""))
         at += (end - at + 8) // 8 * 8
     if not _has_known_extensions(data, at, id_bytes):
         return None
@@ -163,14 +187,24 @@ def _paths(data: bytes, id_bytes: int) -> tuple[Collection[str], Marked] | None:
     return every, _marked(flagged)
 
 
-def _marked(flagged: Iterable[tuple[bytes, int, int]]) -> Marked:
-    """The marked entries. ``flagged``: the path of each entry with flags, and its flags and additional flags."""
-    texts = ((path.decode("utf-8", "surrogateescape"), flags, more) for path, flags, more in flagged)
-    alone = [(path, flags, more) for path, flags, more in texts if not flags & _STAGE]
+def _marked(flagged: Iterable[_Flagged]) -> Marked:
+    """The marked files."""
+    alone = [
+        (path.decode("utf-8", "surrogateescape"), flags, more, fixed)
+        for path, flags, more, fixed in flagged
+        if not flags & _STAGE
+    ]
     return Marked(
-        frozenset(path for path, flags, _ in alone if flags & _ASSUMED),
-        frozenset(path for path, _, more in alone if more & _SKIPPED),
+        frozenset(path for path, flags, _, _ in alone if flags & _ASSUMED),
+        frozenset(path for path, _, more, _ in alone if more & _SKIPPED),
+        {path: _recent(fixed) for path, _, _, fixed in alone if fixed},
     )
+
+
+def _recent(fixed: bytes) -> Recent:
+    """An entry. ``fixed``: its bytes before the flags."""
+    seconds, nanoseconds, mode = struct.unpack_from(">II16xI", fixed)
+    return Recent(f"{mode:o} {fixed[_STAT_BYTES:].hex()} 0", seconds * SECOND + nanoseconds)
 
 
 def _content(file: Path) -> bytes | None:
@@ -196,9 +230,9 @@ def may_have_repositories(file: Path) -> bool:
     return GITLINK.to_bytes(4, "big") in data or _ELSEWHERE.search(data) is not None
 
 
-def _parsed(data: bytes, id_bytes: int) -> Index | None:
-    """Parses an index; None if it is of a kind that only git can read. Raises one of ``_DAMAGED`` unless it is
-    complete."""
+def _parsed(data: bytes, id_bytes: int, since: bytes = _NEVER) -> Index | None:
+    """Parses an index; None if it is of a kind that only git can read. ``since``: the time for ``Marked.recent``, in the
+    form that it has in an entry. Raises one of ``_DAMAGED`` unless the index is complete."""
     version = int.from_bytes(data[4:8], "big")
     if data[:4] != b"DIRC" or len(data) < 12 + id_bytes:
         raise ValueError("not an index")
@@ -209,7 +243,7 @@ def _parsed(data: bytes, id_bytes: int) -> Index | None:
     # One call for the fixed part of an entry, because this loop takes most of the Python time of a checkpoint of a
     # large repository.
     fixed = struct.Struct(f">24xI12x{id_bytes}sH").unpack_from
-    flagged: list[tuple[bytes, int, int]] = []
+    flagged: list[_Flagged] = []
     at, name, room = 12, b"", LARGEST_INDEX
     for _ in range(int.from_bytes(data[8:12], "big")):
         start, after_id = at, at + _STAT_BYTES + id_bytes
@@ -231,9 +265,10 @@ def _parsed(data: bytes, id_bytes: int) -> Index | None:
         # The low bits of the flags contain the length of the path.
         digest.update(b"%d %b%b\0" % (mode, data[start + _STAT_BYTES : flags_end], name))
         entries[name.decode("utf-8", "surrogateescape")] = (mode, object_id)
-        if flags & (_ASSUMED | _EXTENDED):
+        is_recent = data[start : start + _TIME_BYTES] >= since
+        if is_recent or flags & (_ASSUMED | _EXTENDED):
             more = int.from_bytes(data[after_id + 2 : after_id + 4], "big") if flags & _EXTENDED else 0
-            flagged.append((name, flags, more))
+            flagged.append((name, flags, more, data[start:after_id] if is_recent else b""))
     if not _has_known_extensions(data, at, id_bytes):
         return None
     return Index(entries, digest.digest(), _marked(flagged))

@@ -213,23 +213,34 @@ def test_signing_out_forgets_the_token(browser: Browser, server: Server) -> None
         assert person.runs("localStorage.getItem('drawbridge.token')") is None
 
 
-def test_signing_out_signs_out_the_other_windows(browser: Browser, server: Server) -> None:
-    """Signing in again in one of them signs in the others, too."""
-    with (
-        browser.person(f"{page_of(server)}#token={server.token}") as person,
-        browser.person(page_of(server), beside=person) as other,
-    ):
+def test_signing_out_signs_out_the_other_windows(
+    browser: Browser, server: Server, address: str, directory: Path
+) -> None:
+    """Nothing that they have loaded can be reached. Signing in again in one of them signs in the others, too."""
+    with browser.person(address) as person, browser.person(page_of(server), beside=person) as other:
+        asks(person, edit(directory / "notes.md", "up", "down"))
+        other.until("document.title === '(1) Drawbridge'")
         opens_settings(other)
         other.clicks("button:has-text('Sign out')")
         other.sees("dialog", "Sign out?")
-        other.until("document.documentElement.dataset.connection === 'open'")
         opens_settings(person)
         person.clicks("button:has-text('Sign out')")
         person.clicks("dialog button:has-text('Sign out')")
         other.sees(".connect .problem", "This browser was signed out in another window.")
         other.until("document.documentElement.dataset.connection === 'idle'")
+        other.until("document.title === 'Drawbridge'")
         assert not other("visible", css="dialog")
-        other.fills("#token", server.token)
-        other.clicks("text=Connect")
+        other.presses("Control+k")
+        person.fills("#token", server.token)
+        person.clicks("text=Connect")
         other.sees(".settings")
-        person.sees(".side")
+        assert not other("visible", css="dialog"), "the list of sessions is not open"
+
+
+def test_a_window_that_was_frozen_is_signed_out(browser: Browser, server: Server) -> None:
+    """Meanwhile, it got no events from the others."""
+    with browser.person(f"{page_of(server)}#token={server.token}") as person:
+        opens_settings(person)
+        person.runs("localStorage.removeItem('drawbridge.token')")  # only other windows get an event
+        person.runs("void document.dispatchEvent(new Event('visibilitychange'))")
+        person.sees(".connect .problem", "This browser was signed out in another window.")

@@ -280,7 +280,7 @@ function invite(link: Invitation) {
   held = undefined;
   invited.value = link;
   refused.value = undefined;
-  client.connection.stop();
+  client.stop();
   route();
 }
 
@@ -293,7 +293,7 @@ function follow(): boolean {
   if (token === client.token || trying !== undefined || invited.value) return false;
   refused.value = token ? undefined : (refused.value ?? SIGNED_OUT);
   if (!token) closeAll();
-  client.connection.stop();
+  client.stop();
   route(); // connects with the token, if there is one
   draw();
   return true;
@@ -305,7 +305,7 @@ async function forget() {
   await push.unsubscribe(client).catch(() => {});
   kept.keepToken('');
   tries(undefined);
-  client.connection.stop();
+  client.stop();
   location.hash = '';
   location.reload();
 }
@@ -358,8 +358,9 @@ function draw() {
  * title.
  */
 function entitle() {
+  if (!client.projects.known && !isOutside.value) return;
   const project = shownProject();
-  title(client.projects.waiting, project && baseName(project.path));
+  title(isOutside.value ? 0 : client.projects.waiting, project && baseName(project.path));
 }
 
 client.addEventListener('change', (event) => {
@@ -442,7 +443,10 @@ addEventListener('offline', () => {
   world.live.connection.value++;
 });
 document.addEventListener('visibilitychange', () => {
-  if (!document.hidden) look();
+  if (!document.hidden) {
+    follow(); // a window that was frozen has missed the events of the others
+    look();
+  }
   draw();
 });
 setInterval(() => view.value?.tick(), 1000);
@@ -454,9 +458,10 @@ watch(client, world.reviews);
 listen({
   view: () => view.value,
   help: world.showKeys,
-  palette: world.showPalette,
+  // The sign-in form must not lead to what was loaded before.
+  palette: () => isOutside.value || world.showPalette(),
   next: () => {
-    const address = nextWaiting(world);
+    const address = isOutside.value ? undefined : nextWaiting(world);
     return address === undefined ? undefined : () => go(address);
   },
 });

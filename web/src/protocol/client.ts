@@ -77,7 +77,7 @@ export class Client extends EventTarget {
     this.name = this._called = kept.clientName();
     /** Whether the token belongs to a device. If so, the server uses the device's name, whatever this browser sends. */
     this.isNamed = false;
-    /** The token with which this window signs in, or '' if it has not started or is being paired. */
+    /** The token with which this window signs in, or '' if it has not started, was stopped or is being paired. */
     this.token = '';
     this.connection = new Connection({ connect });
     this.connection.onstate = () => this._tell('connection');
@@ -113,6 +113,12 @@ export class Client extends EventTarget {
     this.hello = undefined;
     this._called = name;
     this.connection.pair(code, name);
+  }
+
+  /** Closes the connection until this window signs in again. */
+  stop() {
+    this.token = '';
+    this.connection.stop();
   }
 
   /**
@@ -447,7 +453,7 @@ export class Client extends EventTarget {
     kept.keepConnection(hello.client_id);
     const { name } = hello.device;
     // A device's token has this prefix, but the owner's token does not.
-    this.isNamed = kept.token().startsWith('drawbridge_');
+    this.isNamed = this.token.startsWith('drawbridge_');
     this.name = name;
     kept.keepFeatures(hello.features);
     this._tell('hello');

@@ -89,7 +89,7 @@ function Form({ review, close }: { review: OpenReview; close: () => void }) {
   const run = async () => {
     if (!isReady || review.isWorking.value) return;
     const before = document.activeElement as HTMLElement | null;
-    await commit.run(review.kept);
+    await commit.run(kept);
     requestAnimationFrame(() => isFocusLost() && restoreFocus(before?.isConnected ? before : field.current));
   };
   return (

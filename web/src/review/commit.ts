@@ -1,10 +1,10 @@
 // A commit of what was kept in a review: what the user enters for it, and its result.
 
-import { type ReadonlySignal, type Signal, signal } from '@preact/signals';
+import { type Signal, signal } from '@preact/signals';
 
 import type { Client } from '../protocol/client.ts';
 import type { RequestError } from '../protocol/connection.ts';
-import type { CommitOffer, ReviewCommitted } from '../protocol/messages.ts';
+import type { CommitOffer, Review, ReviewCommitted } from '../protocol/messages.ts';
 
 export class Commit {
   /** What the server offers to commit. Undefined if there is nothing to commit, or commits are off. */
@@ -43,24 +43,22 @@ export class Commit {
 
   /**
    * Commits the chosen files, but only if what was kept is still what is shown.
-   * @param kept the paths of all files that could be committed
+   * @param kept the paths of all files that could be committed, as they are shown
    */
-  async run(kept: ReadonlySignal<readonly string[]>) {
+  async run(kept: readonly string[]) {
     if (this.busy.peek()) return;
     const left = this.without.peek();
-    const paths = kept.peek();
-    const files = paths.some((path) => left.has(path)) ? paths.filter((path) => !left.has(path)) : undefined;
+    const files = kept.some((path) => left.has(path)) ? kept.filter((path) => !left.has(path)) : undefined;
     const branch = this.isNewBranch.peek() ? this.branch.peek().trim() : undefined;
     this.busy.value = true;
     this.problem.value = this.output.value = '';
     const { connection } = this._client;
     const isSent = connection.state === 'open';
-    const shown = () => JSON.stringify([kept.peek(), this.offer.peek()?.lines]);
-    const before = shown();
+    const shown = JSON.stringify([kept, this.offer.peek()?.lines]);
     try {
-      // Somebody may have kept more. Without a connection, this would wait for the next one.
-      if (isSent) await this._load();
-      if (shown() !== before) throw new Error(CHANGED);
+      // Somebody may have kept more. If the connection is lost, nothing is committed later, when the user has moved on.
+      const now: Review = (await connection.ask('review_get', {}, { project: this._project })).data;
+      if (JSON.stringify([now.kept ?? [], now.commit?.lines]) !== shown) throw new Error(CHANGED);
       const { data } = await connection.ask(
         'review_commit',
         { message: this.message.peek(), branch, files },

@@ -256,6 +256,27 @@ def test_a_failed_change_back_can_be_undone(setup: Setup, user: Path, monkeypatc
 
 
 @pytest.mark.usefixtures("guard")
+def test_settings_that_were_not_written_are_not_recorded(
+    setup: Setup, user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user creates the file after setup has failed. It is not removed as a file that setup created."""
+    replace = os.replace
+
+    def full(source: str | Path, target: str | Path) -> None:
+        if Path(target) == user:
+            raise OSError(28, "No space left on device")
+        replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        assert setup("claude").code == 3
+    user.write_text("{}\n")
+    setup("claude")
+    assert setup("claude", "--remove").code == 0
+    assert user.read_text() == "{}\n"
+
+
+@pytest.mark.usefixtures("guard")
 def test_a_mode_that_the_user_has_set_is_not_removed(setup: Setup, user: Path) -> None:
     put(user, DEFAULT)
     output = setup("claude", "--ask-mode")

@@ -242,15 +242,24 @@ def test_a_setup_that_failed_halfway_can_be_undone(
     assert (user.read_text() if user.exists() else None) == text
 
 
+class Killed(BaseException):
+    """Ends setup like a signal: no code reacts to it."""
+
+
+def killed(*_: object) -> None:
+    raise Killed
+
+
 @pytest.mark.usefixtures("guard")
-def test_a_failed_change_back_can_be_undone(setup: Setup, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Setup fails before it has restored the mode."""
+def test_an_interrupted_change_back_can_be_undone(setup: Setup, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Setup is interrupted before it has restored the mode."""
     text = '{"permissions": {"defaultMode": "acceptEdits"}, "b": 2}'
     put(user, json.loads(text))
     setup("claude", "--ask-mode")
     with monkeypatch.context() as patch:
-        patch.setattr(files.Change, "apply", fail)
-        assert setup("claude", "--no-ask-mode").code == 3
+        patch.setattr(files.Change, "apply", killed)
+        with pytest.raises(Killed):
+            setup("claude", "--no-ask-mode")
     assert setup("claude", "--remove").code == 0
     assert user.read_text() == text
 

@@ -242,17 +242,47 @@ def test_a_setup_that_failed_halfway_can_be_undone(
     assert (user.read_text() if user.exists() else None) == text
 
 
+class Killed(BaseException):
+    """Ends setup like a signal: no code reacts to it."""
+
+
+def killed(*_: object) -> None:
+    raise Killed
+
+
 @pytest.mark.usefixtures("guard")
-def test_a_failed_change_back_can_be_undone(setup: Setup, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Setup fails before it has restored the mode."""
+def test_an_interrupted_change_back_can_be_undone(setup: Setup, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Setup is interrupted before it has restored the mode."""
     text = '{"permissions": {"defaultMode": "acceptEdits"}, "b": 2}'
     put(user, json.loads(text))
     setup("claude", "--ask-mode")
     with monkeypatch.context() as patch:
-        patch.setattr(files.Change, "apply", fail)
-        assert setup("claude", "--no-ask-mode").code == 3
+        patch.setattr(files.Change, "apply", killed)
+        with pytest.raises(Killed):
+            setup("claude", "--no-ask-mode")
     assert setup("claude", "--remove").code == 0
     assert user.read_text() == text
+
+
+@pytest.mark.usefixtures("guard")
+def test_settings_that_were_not_written_are_not_recorded(
+    setup: Setup, user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user creates the file after setup has failed. It is not removed as a file that setup created."""
+    replace = os.replace
+
+    def full(source: str | Path, target: str | Path) -> None:
+        if Path(target) == user:
+            raise OSError(28, "No space left on device")
+        replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        assert setup("claude").code == 3
+    user.write_text("{}\n")
+    setup("claude")
+    assert setup("claude", "--remove").code == 0
+    assert user.read_text() == "{}\n"
 
 
 @pytest.mark.usefixtures("guard")

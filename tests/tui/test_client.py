@@ -95,7 +95,7 @@ class _History:
         self.conversation.join(_snapshot(100, **snapshot), restart=True)
         self.conversation.prepend(record_in(_line(seq)) for seq in range(51, 101))
         self.client.conversation = self.conversation
-        self.client.projects.all["p"] = {"id": "p", "first_seq": first, "last_seq": last}
+        self.client.projects.all["p"] = {"id": "p", "first_seq": first, "last_seq": last, "approvals": []}
         monkeypatch.setattr(self.client.connection, "ask", self._ask)
 
     @property
@@ -136,7 +136,7 @@ async def test_a_history_with_lost_records_is_loaded_again(
     await history.client.begin()
     assert history.joins == [{}]
     assert history.shown == [*range(first, last + 1)]
-    asked = {"approval_id": "a", "created_at": ""}
+    asked = {"approval_id": "a", "tool_name": "Bash", "created_at": ""}
     history.client._received({"type": "permission_request", "project_id": "p", "seq": last + 1, "data": asked})
     assert list(history.conversation.open) == ["a"], "a new request is shown"
 

@@ -67,7 +67,6 @@ def run(chosen: SetupSettings) -> int:
         "notes": plan.notes,
     }
     if plan.steps and agreed and not chosen.dry_run:
-        plan.begin()
         for step, facts in zip(plan.steps, report["files"], strict=True):
             kept = step.apply()
             facts["backup"] = str(kept) if kept else None

@@ -6,12 +6,12 @@ import codecs
 import contextlib
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
 from drawbridge.agents.hook_settings import AgentHooks
-from drawbridge.core.errors import UnusableFile
+from drawbridge.core.errors import DrawbridgeError, UnusableFile
 from drawbridge.settings.hook import HookSettings
 from drawbridge.setup import files, hooks, installed, jsonc, notes, record
 from drawbridge.setup.agents import AGENTS
@@ -72,6 +72,23 @@ def load(agent: AgentHooks, path: Path) -> SettingsFile:
     return SettingsFile(path, content, document, prefix)
 
 
+@dataclass(frozen=True)
+class SettingsChange(Change):
+    """The change of a settings file, which is recorded before the file is written: if setup is interrupted afterwards,
+    ``--remove`` can still revert it. ``previous``: the record until then; ``new``: the record after the change."""
+
+    previous: Record | None = field(kw_only=True)
+    new: Record = field(kw_only=True)
+
+    def apply(self) -> Path | None:
+        record.save(self.path, record.merged(self.previous, self.new) if self.previous else self.new)
+        try:
+            return super().apply()
+        except DrawbridgeError:  # the file is unchanged
+            record.save(self.path, self.previous)
+            raise
+
+
 def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode: bool | None) -> Plan:
     """The plan that installs the guard for this agent and scope. ``ask_mode``: True makes the agent ask before it
     writes, False undoes this if setup did it, and None leaves it as it is. Raises ``UnusableFile`` or ``NotWritable``
@@ -95,19 +112,14 @@ def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode
             document, former = _without_ask_mode(agent, document, made), _former(agent, None)
     except hooks.Unfit as error:
         raise _unfit(loaded.path, str(error)) from None
-    change = Change(loaded.path, loaded.content, loaded.with_(document))
+    new = _record(agent, loaded, document, made, former)
+    change = SettingsChange(loaded.path, loaded.content, loaded.with_(document), previous=made, new=new)
     copy, stub = installed.copy_path(), installed.stub_path(name, project)
     stub_change = Change(stub, files.read(stub), installed.stub_text(name, settings, copy), keep=False)
     steps: list[Step] = [] if installed.is_whole(copy) else [Copy(copy)]
     steps += [step for step in (stub_change, change) if step.before != step.after]
     if change in steps:
         change.check()
-    new = _record(agent, loaded, document, made, former)
-
-    def begin() -> None:
-        # If setup is interrupted, ``--remove`` needs to know what may have been changed. A record of a change that is
-        # not in the settings is harmless, because ``--remove`` reverts only what it finds.
-        record.save(loaded.path, record.merged(made, new) if made else new)
 
     def finish() -> None:
         installed.install_copy()  # adds the bytecode if the interpreter has changed
@@ -128,7 +140,6 @@ def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode
             stub: "the program that the hooks run, with your settings",
             copy: "a copy of the guard, which keeps working if Drawbridge is moved",
         },
-        begin=begin,
         finish=finish,
         command=command,
     )

@@ -13,8 +13,8 @@ from drawbridge.setup.files import Step
 class Plan:
     """The plan of one ``drawbridge setup``. ``steps``: in order; empty if nothing has to be changed. ``notes``: further
     sentences for the user. ``about``: maps the path of a step to a few words that describe the change or the file.
-    ``begin`` is called before the steps, and ``finish`` after them. ``command``: the command that will start the guard
-    or the server; empty for other targets, and for a removal."""
+    ``finish`` is called after the steps. ``command``: the command that will start the guard or the server; empty for
+    other targets, and for a removal."""
 
     steps: list[Step]
     done: str
@@ -23,4 +23,3 @@ class Plan:
     finish: Callable[[], None] = lambda: None
     command: list[str] = field(default_factory=list)
     about: dict[Path, str] = field(default_factory=dict)
-    begin: Callable[[], None] = lambda: None

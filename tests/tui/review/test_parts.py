@@ -329,8 +329,7 @@ async def test_a_change_that_is_made_again_has_not_been_seen() -> None:
         view.show([Part("h", file(), None, "")])
         await until(lambda: view.is_seen("h"), "the line that remains")
         view.show(review_parts.parts(files))
-        await pilot.pause()
-        assert shows(app, "line 0")
+        await until(lambda: shows(app, "line 9"), "the lines of the change")
         assert not view.is_seen("h")
 
 

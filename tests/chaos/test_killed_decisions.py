@@ -187,6 +187,48 @@ async def test_a_decision_survives_a_kill_at_any_step(tmp_path: Path, step: str)
             assert [one["subtype"] for one in project.decisions()].count("review_decided") == 1
 
 
+KEEPING = ("before the review is changed", "after the review was changed", "after it was recorded")
+
+
+@pytest.mark.slow_for("after it was recorded")
+@pytest.mark.thorough
+@pytest.mark.parametrize("step", KEEPING)
+async def test_a_kept_change_survives_a_kill_at_any_step(tmp_path: Path, step: str) -> None:
+    """Keeping changes no file. It is recorded once, and what was kept can be committed once."""
+    is_recorded = step not in STEPS
+    command, does, _ = STEPS.get(step, ("none", "true", True))
+    is_done = step != "before the review is changed"
+    project, stopping = Project(tmp_path), StoppingGit(tmp_path, command, does)
+    async with project.server(PATH=stopping.path) as server:
+        assert await server.is_ready()
+        async with connected(server) as client:
+            project.id = (await client.ask("project_create", path=str(project.root), agent="demo"))["project_id"]
+            await client.ask("hello", client="phone")
+            await client.ask("project_join", project.id)
+            review = await project.changed(client, 1)
+            if not is_recorded:
+                stopping.armed.touch()
+            wish = {"all": True, "version": review["version"], "decision": "keep"}
+            await client.send("review_decide", project.id, "decide", **wish)
+            await until(project.decisions if is_recorded else stopping.reached.exists, step)
+            await server.kill()
+    changed = [f"{LINES}by the agent 1\n"] * FILES
+    async with project.server() as server:
+        assert await server.is_ready()
+        async with connected(server) as client:
+            await client.ask("project_join", project.id)
+            review = (await client.ask("review_get", project.id))["data"]
+            assert len(review["files"]) == (0 if is_done else FILES)
+            [found] = project.decisions()
+            assert found["subtype"] == ("review_decided" if is_done else "review_interrupted")
+            assert found["message"].get("result", "done") == ("done" if is_done else "not_done")
+            await client.ask("hello", client="phone")
+            again = await client.ask("review_decide", project.id, "decide", **wish)
+            assert again["data"]["state"] == "none"
+            assert [one["subtype"] for one in project.decisions()].count("review_decided") == 1
+            assert project.texts() == changed
+
+
 REVERTING = ("before git writes", "after the first file", "after git has written")
 
 

@@ -404,7 +404,7 @@ async def test_the_user_is_notified_of_a_decision_that_was_refused(bridge: Bridg
         server.sends(offer(file))
         bridge.editor.decide((await bridge.shown()).id, Rejected())
         await server.receives(wire.OfferAnswered, number)
-    assert bridge.editor.notices == [("The agent server did not accept your decision on a.py. Decide again.", "warn")]
+    assert bridge.editor.notices == [("Your decision on a.py was not accepted. Decide again.", "warn")]
 
 
 async def test_a_proposal_that_cannot_be_shown_is_declined(bridge: Bridge, server: Server, file: Path) -> None:

@@ -48,7 +48,7 @@ TARGET_LIMIT: Final = 300
 """The maximum number of characters of a link's target in a note, which is drawn above the change or on top of it."""
 
 NOT_PASSED_ON: Final = (
-    "Your decision may not have reached the agent: the editor's bridge failed. Its log has the reason. "
+    "Your decision may not have reached the agent. The editor's bridge failed; its log has the reason. "
     f"Answer {IN_ITS_TERMINAL}."
 )
 

@@ -53,7 +53,7 @@ NO_ANSWER: Final = "The agent server did not answer in time. Run :DrawbridgeChan
 LOST: Final = "The connection to the agent server was lost. Run :DrawbridgeChanges to see the current review."
 
 TOO_LATE: Final = "Your decision came too late. The proposal was already closed."
-NOT_ACCEPTED: Final = "The agent server did not accept your decision on {file}. Decide again."
+NOT_ACCEPTED: Final = "Your decision on {file} was not accepted. Decide again."
 
 IN_A_CLIENT: Final = "in the web UI or the agent's terminal"
 """Where the user can answer an agent whose proposal the editor can't show."""

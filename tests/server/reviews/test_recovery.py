@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -692,6 +693,38 @@ async def test_a_commit_cut_short_before_it_was_made_leaves_no_lock(tmp_path: Pa
         found = of_review(one)[-1]
         assert (found["kind"], found["result"]) == ("review_interrupted", "not_done")
         assert "topic" not in git(one.directory, "for-each-ref", "refs/heads")
+
+
+async def test_a_commit_cut_short_while_it_locks_leaves_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is slow: the lock file is created only after the commit was canceled."""
+    create, remove = committing._create, committing._Lock.remove
+    begun, removing, created = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(lock: Path) -> tuple[int, int]:
+        begun.set()
+        removing.wait(PATIENCE)
+        made = create(lock)
+        created.set()
+        return made
+
+    def seen(lock: Any) -> None:
+        removing.set()
+        remove(lock)
+
+    monkeypatch.setattr(committing, "_create", slow)
+    monkeypatch.setattr(committing._Lock, "remove", seen)
+    async with committing_to(tmp_path) as one:
+        await one.run(work)
+        await one.decide(hunks=[id_of(await one.get(), "LINE 3\n")], decision="keep")
+        commit = asyncio.create_task(one.commit("Shout"))
+        await until(begun.is_set, "the lock")
+        commit.cancel()
+        await asyncio.wait([commit])
+        assert commit.cancelled()
+        await until(created.is_set, "the lock file")
+        assert not (one.directory / ".git" / "index.lock").exists()
 
 
 async def test_the_lock_of_another_git_command_is_left_and_named(tmp_path: Path) -> None:

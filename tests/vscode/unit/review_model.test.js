@@ -163,6 +163,12 @@ test('a document has no byte order mark and only one kind of line ending', () =>
   assert.equal(model.isShownIn('A\nB\nc', given), true);
 });
 
+test('a document whose encoding is not UTF-8 is compared without its other characters', () => {
+  const given = file({ hunks: [hunk({ new_start: 1, added: 'caf\ufffd\nB\n' })] });
+  assert.equal(model.isShownIn('caf\u00e9\nB\n\u00fc\n', given), true);
+  assert.equal(model.isShownIn('new\ncaf\u00e9\nB\n', given), false);
+});
+
 test('the question before keeping everything counts all changes', () => {
   const { question, detail } = model.keepAllQuestion([placed([file(), file({ path: 'b' })], { more: 1 })]);
   assert.equal(question, 'Keep 2 changes in 2 files?');

@@ -14,6 +14,7 @@ import os
 import re
 import shlex
 import shutil
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -344,12 +345,19 @@ async def _merged(git: Git, entries: Mapping[str, tuple[Entry, Entry, Entry]]) -
 
 
 class _Lock:
-    """The file that locks git's index during a commit. ``made``: its device and inode."""
+    """The file that locks git's index during a commit."""
 
-    def __init__(self, path: Path, made: tuple[int, int]) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._made = made
+        self._made: tuple[int, int] | None = None
+        """Its device and inode; None if it was not created."""
         self._is_kept = False
+        self._changing = threading.Lock()
+
+    def create(self) -> None:
+        """Creates the file. Blocking. Raises OSError."""
+        with self._changing:
+            self._made = _create(self.path)
 
     @contextlib.contextmanager
     def kept_if_killed(self) -> Iterator[None]:
@@ -362,8 +370,9 @@ class _Lock:
             raise
 
     def remove(self) -> None:
-        """Removes the file, unless it is kept, or another file has its name now. Blocking."""
-        with contextlib.suppress(OSError):
+        """Removes the file, unless it is kept, or another file has its name now. If it is still being created because
+        only the wait for that was canceled, waits first. Blocking."""
+        with self._changing, contextlib.suppress(OSError):
             found = self.path.lstat()
             if not self._is_kept and (found.st_dev, found.st_ino) == self._made:
                 self.path.unlink()
@@ -374,12 +383,13 @@ async def _locked(git: Git, index: Path) -> AsyncIterator[_Lock]:
     """Locks the user's index as git does. The lock file is removed at the end unless it has become the index, or is
     kept. Raises ``Blocked`` if the index is already locked, or ``GitFailed``."""
     path = _lock_of(index)
+    lock = _Lock(path)
     try:
-        lock = _Lock(path, await asyncio.to_thread(_create, path))
-    except FileExistsError:
-        text = "another git command is running in the repository, or was killed (index.lock exists). If none is running"
-        raise Blocked("locked", f"{text}, delete {path}") from None
-    try:
+        try:
+            await asyncio.to_thread(lock.create)
+        except FileExistsError:
+            text = "another git command is running in the repository, or was killed (index.lock exists). If none is"
+            raise Blocked("locked", f"{text} running, delete {path}") from None
         await git.remove_at_end(path)  # the lock file is removed even if the server is killed
         yield lock
         await git.remove_at_end(None)

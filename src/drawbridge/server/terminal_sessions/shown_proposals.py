@@ -134,7 +134,9 @@ class ShownProposals:
 
     def _closed_early(self) -> list[AskingBridge]:
         since = time.monotonic() - CLOSED_SECONDS
-        return [shown for closed_at, shown in self._closed if closed_at > since]
+        while self._closed and self._closed[0][0] <= since:
+            self._closed.popleft()
+        return [shown for _, shown in self._closed]
 
 
 def _lines(text: str) -> str:

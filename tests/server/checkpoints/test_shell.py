@@ -1,5 +1,5 @@
 """The shell of a git operation ends with the operation. Its limits and its confinement are tested in
-``test_git_program.py`` and ``test_confined.py``."""
+``git/test_program.py`` and ``test_confined.py``."""
 
 from __future__ import annotations
 

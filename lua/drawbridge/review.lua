@@ -362,15 +362,15 @@ function lapsed(given)
   end
 end
 
---- Rejects a waiting proposal when one of its buffers is deleted, because it can't be shown then. While it is shown,
---- `closed` does that.
+--- Rejects a proposal when one of its buffers is deleted, because it can't be shown again. While it is shown, `closed`
+--- does that for the proposed text.
 local function watch_buffers(entry)
   for _, buffer in ipairs({ entry.proposed, entry.old }) do
     vim.api.nvim_create_autocmd({ 'BufUnload', 'BufWipeout' }, {
       group = watching,
       buffer = buffer,
       callback = function()
-        if entry.decided or entry.windows then
+        if entry.decided or (entry.windows and buffer == entry.proposed) then
           return
         end
         focus.forget(entry.id)

@@ -281,14 +281,9 @@ end
 function M.hide(entry)
   pcall(vim.api.nvim_del_augroup_by_id, entry.group)
   entry.group, entry.had_focus = nil, nil
-  local buffers = { entry.proposed, entry.old }
-  for _, buffer in ipairs(buffers) do
-    vim.bo[buffer].bufhidden = 'hide'
-  end
+  vim.bo[entry.proposed].bufhidden = 'hide'
   close_windows(entry)
-  for _, buffer in ipairs(buffers) do
-    vim.bo[buffer].bufhidden = 'wipe'
-  end
+  vim.bo[entry.proposed].bufhidden = 'wipe'
 end
 
 --- Removes the windows and buffers, and restores the focus if it is in them.

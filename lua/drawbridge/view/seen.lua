@@ -461,7 +461,7 @@ local function look_at_window(entry, side)
 end
 
 --- Draws the screen, and records the lines that the view's windows on the current tab page show. Only call this while
---- Neovim waits for the user: see `view_drawn`.
+--- Neovim waits for the user: see `drawbridge.view.drawn`.
 ---@param entry drawbridge.Entry
 function M.look(entry)
   local before = M.count(entry)

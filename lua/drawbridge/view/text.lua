@@ -58,7 +58,8 @@ function M.finish(entry)
     options.bufhidden, options.modified = 'wipe', false
     if entry.old then
       options = vim.bo[entry.old]
-      options.bufhidden, options.modified, options.modifiable = 'wipe', false, false
+      -- The proposal stays open if the user opens another file in this side's window.
+      options.bufhidden, options.modified, options.modifiable = 'hide', false, false
     end
   end)
   entry.filled = vim.api.nvim_buf_get_changedtick(entry.proposed)

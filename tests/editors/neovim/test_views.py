@@ -433,6 +433,30 @@ async def test_deleting_the_buffer_of_a_waiting_proposal_rejects_it(rig: Worksta
     await rig.person.until("return vim.fn.execute('messages'):find(':DrawbridgeAccept: no proposal is waiting')")
 
 
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_deleting_the_current_text_rejects_a_shown_proposal(rig: Workstation, is_open: bool) -> None:
+    """If the file is open, the view shows the user's own buffer instead, but needs the text when it is shown again."""
+    path = await rig.opened("a.txt", OLD) if is_open else rig.file("a.txt", OLD)
+    await rig.shows(proposal(path, OLD, NEW))
+    await rig.person.lua("vim.cmd('bdelete ' .. vim.fn.bufnr('a.txt (now)'))")
+    assert await rig.decided() == Rejected()
+    assert await rig.person.lua(PENDING) == 0
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_another_file_in_the_left_window_decides_nothing(rig: Workstation, is_open: bool) -> None:
+    """``:x`` then shows the proposal again, because some of its changes have not been visible."""
+    new = NEW + "more\n" * 100
+    path = await rig.opened("a.txt", OLD) if is_open else rig.file("a.txt", OLD)
+    await rig.shows(proposal(path, OLD, new))
+    await rig.person.types("<C-w>h:edit other.txt<CR><C-w>l:x<CR>")
+    await rig.person.until("return vim.fn.execute('messages'):find('not shown yet')")
+    await rig.quiet()
+    assert rig.decisions == []
+    await rig.person.types(":w!<CR>")
+    assert await rig.decided() == Accepted(new)
+
+
 async def test_q_does_not_discard_an_edited_proposal(rig: Workstation) -> None:
     path = await rig.opened("a.txt", OLD)
     await rig.shows(proposal(path, OLD, NEW))

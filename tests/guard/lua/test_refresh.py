@@ -191,26 +191,28 @@ async def test_a_newer_file_is_reported_at_the_first_request(
 UNSAVED, PROPOSED = "mine\none\ntwo\n", "mine\nONE\ntwo\n"
 
 
-async def decided(at: Workstation, bridge: Bridged, keys: str) -> Path:
+async def decided(at: Workstation, bridge: Bridged, keys: str, *, eol: str = "\n") -> Path:
     """Returns a file with unsaved changes, after the user has decided with ``keys`` on a proposal that contains them."""
-    path = await at.opened("a.py", "one\ntwo\n")
+    path = await at.opened("a.py", "one\ntwo\n".replace("\n", eol))
     await at.keys("ggOmine<Esc>")
     await at.asks("snapshot", paths=[str(path)])
-    assert await bridge.editor.unsaved_text(str(path)) == UNSAVED
-    await bridge.shows(proposal(path, UNSAVED, PROPOSED))
+    unsaved = UNSAVED.replace("\n", eol)
+    assert await bridge.editor.unsaved_text(str(path)) == unsaved
+    await bridge.shows(proposal(path, unsaved, PROPOSED.replace("\n", eol)))
     await at.person.types(keys)
     await bridge.decided()
     return path
 
 
 @pytest.mark.parametrize("keys", [":w<CR>", "ZZ"])
-@pytest.mark.parametrize("written", [PROPOSED, PROPOSED.replace("\n", "\r\n")])
+@pytest.mark.parametrize("eol", ["\n", "\r\n"], ids=["LF", "CRLF"])
 async def test_a_proposal_with_unsaved_work_is_not_reported_as_kept(
-    program: Path, tmp_path: Path, keys: str, written: str
+    program: Path, tmp_path: Path, keys: str, eol: str
 ) -> None:
     """The guard may be faster than the bridge, which then shows the file in the buffer."""
     async with with_bridge(program, tmp_path) as (at, bridge):
-        path = await decided(at, bridge, keys)
+        path = await decided(at, bridge, keys, eol=eol)
+        written = PROPOSED.replace("\n", eol)
         path.write_bytes(written.encode())
 
         assert kept(await at.asks("refresh_buffer", file_path=path)) == []

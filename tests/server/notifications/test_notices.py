@@ -577,6 +577,32 @@ async def test_only_devices_with_access_are_notified(tmp_path: Path, sender: Sen
         assert service.answers == [201]
 
 
+@pytest.mark.parametrize("how", ["revoked", "unsubscribed"])
+async def test_a_push_that_waits_is_dropped_with_its_access(tmp_path: Path, sender: Sender, how: str) -> None:
+    """A push waits for minutes if the device's push service does not respond."""
+    devices, notifier = Devices(tmp_path), new_notifier(tmp_path, sender)
+    phone, _ = devices.add("phone", "view")
+    is_busy, may_end, is_over = threading.Event(), threading.Event(), threading.Event()
+
+    def busy() -> None:
+        is_busy.set()
+        may_end.wait(PATIENCE)
+
+    with Service(201).up() as service:
+        subscribed(notifier, Browser(), f"{service.url}/phone", phone.id)
+        sender.do(f"{service.url}/phone", "the phone", busy)
+        await until(is_busy.is_set)
+        notifier.published(at_blog(PermissionWithdrawn("a", IN_TERMINAL)))
+        if how == "revoked":
+            devices.revoke("phone")
+        else:
+            notifier.subscriptions.remove(f"{service.url}/phone")
+        sender.do(f"{service.url}/phone", "the phone", is_over.set)
+        may_end.set()
+        await until(is_over.is_set)
+    assert service.posted == []
+
+
 async def test_a_damaged_device_file_does_not_stop_notifications(tmp_path: Path, sender: Sender) -> None:
     devices, notifier = Devices(tmp_path), new_notifier(tmp_path, sender)
     device, _ = devices.add("phone", "view")

@@ -522,6 +522,46 @@ async def test_a_failing_push_service_delays_no_other_browser(tmp_path: Path) ->
             sender.join(PATIENCE)
 
 
+async def test_a_device_without_a_thread_affects_no_other(
+    tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Agents that start many processes may use up the system's limit of threads. Once there is room again, the device is
+    notified, too."""
+    tv, _ = Devices(tmp_path).add("tv", "view")
+    new = Sender()
+    sender.do("another", "another", lambda: None)  # starts its thread
+    notifier = Notifier(
+        Subscriptions(tmp_path),
+        Devices(tmp_path),
+        Path,
+        None,
+        [],
+        "vm",
+        new_sender=iter([new, sender]).__next__,
+        patience=0.0,
+    )
+
+    def full(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def notify() -> None:
+        notifier.published(at_blog(PermissionWithdrawn("a", IN_TERMINAL)))
+
+    with Service(201).up() as first, Service(201).up() as second:
+        subscribed(notifier, Browser(), first.url, tv.id)
+        subscribed(notifier, Browser(), second.url)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", full)
+            notify()
+        await until(lambda: bool(second.posted))
+        assert first.posted == []
+        assert "was not notified: can't start new thread" in caplog.text
+        notify()
+        await until(lambda: bool(first.posted))
+    new.end()
+    new.join(PATIENCE)
+
+
 async def test_an_expired_subscription_is_removed(tmp_path: Path, sender: Sender) -> None:
     notifier = new_notifier(tmp_path, sender)
     with Service(410).up() as service:

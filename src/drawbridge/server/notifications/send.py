@@ -98,12 +98,18 @@ class Sender:
 
     def do(self, to: str, what: str, send: Callable[[], None]) -> bool:
         """Queues a call to ``send``, which raises ``Failed`` if it fails. If ``WAITING`` others wait for the same
-        recipient ``to``, drops the call and logs that. Returns whether it was queued. Never waits for a service.
-        ``what``: the recipient, for the log. It must not contain secrets."""
+        recipient ``to``, or the thread can't be started, drops the call and logs that. Returns whether it was queued.
+        Never waits for a service. ``what``: the recipient, for the log. It must not contain secrets."""
         if self._thread is None:
             # This is not a thread of the event loop's executor, because the server waits for such threads when it ends.
-            self._thread = threading.Thread(target=self._work, name="notices", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._work, name="notices", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                # The system's limit of threads is reached. Devices that already have a thread are still notified.
+                logger.error("%s was not notified: %s", what, error)
+                return False
+            self._thread = thread
         with self._changed:
             line = self._lines.setdefault(to, _Line())
             is_full = len(line.waiting) >= WAITING

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import threading
 import time
@@ -570,6 +571,25 @@ async def test_an_expired_subscription_is_removed(tmp_path: Path, sender: Sender
         await until(lambda: not list(notifier.subscriptions))
     assert len(service.posted) == 1
     assert list(Subscriptions(tmp_path)) == []
+
+
+def test_subscriptions_are_synced_before_they_replace_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise, an empty file could replace the list of browsers and the server's key in a power failure."""
+    calls: list[str] = []
+    fsync, replace_file = os.fsync, os.replace
+
+    def synced(file: int) -> None:
+        calls.append("sync")
+        fsync(file)
+
+    def replaced(old: str, new: str) -> None:
+        calls.append(Path(new).name)
+        replace_file(old, new)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    Subscriptions(tmp_path).add(Browser().subscription("https://fcm.googleapis.com/owner"))
+    assert calls == ["sync", web_push.FILE]
 
 
 def test_the_owners_subscriptions_end_with_the_token(tmp_path: Path) -> None:

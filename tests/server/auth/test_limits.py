@@ -76,8 +76,8 @@ def test_the_docs_list_the_current_limits() -> None:
         "clients in total": f"{limits.clients} (`--max-clients`), an eighth of them reserved for the owner",
         "plain requests from one address (the files of the web UI, `/health`)": at_once(REQUESTS),
         "connections with an unfinished request, or without one": (
-            f"{serve.WAITING_CONNECTIONS} after their first second; before that, {http_server.GRACE_NETWORKS} from each address"
-            f" (while fewer than `--max-clients` + {serve.SPARE_CONNECTIONS} connections are open)"
+            f"{serve.WAITING_CONNECTIONS} after their first second; before that, {http_server.GRACE_NETWORKS} from each"
+            f" address (while fewer than `--max-clients` + {serve.SPARE_CONNECTIONS} connections are open)"
         ),
         "unfinished first message of a WebSocket without a token": f"{clients_module.UNFINISHED_BYTES // 1024} kB",
         "first message of a WebSocket without a token": f"{clients_module.AUTH_BYTES // 1024} kB",

@@ -22,7 +22,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from drawbridge.core.errors import BadArgument, BadSetting
+from drawbridge.core.errors import BadArgument, BadSetting, NotPrivate
 from drawbridge.server.app.clients import DISMISSED
 from drawbridge.server.auth import devices as devices_module
 from drawbridge.server.auth.access import Access, OwnNames
@@ -273,7 +273,7 @@ async def test_a_damaged_devices_file_affects_only_new_connections(
             assert (await client.ask("hello"))["type"] == "hello"
 
 
-@pytest.mark.parametrize("left", [b"", b"\0" * 400], ids=["empty", "zeros"])
+@pytest.mark.parametrize("left", [b"", b"\0" * 400, b'{\n "devices": [' + b"\0" * 400], ids=["empty", "zeros", "cut"])
 def test_a_power_failure_loses_no_device(tmp_path: Path, left: bytes) -> None:
     """The time of a device's last use is stored without a sync, and some file systems then leave an empty file. A
     revoked device stays revoked."""
@@ -287,6 +287,25 @@ def test_a_power_failure_loses_no_device(tmp_path: Path, left: bytes) -> None:
     assert [(one.name, one.revoked is None) for one in restarted] == [("phone", True), ("lost", False)]
     assert restarted.identify(token).name == "phone"
     assert json.loads((tmp_path / FILE).read_bytes())["devices"], "the file is restored"
+
+
+def test_devices_of_an_earlier_version_survive_a_power_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An earlier version made no copy. A server that can't make one starts nevertheless."""
+
+    def full(path: str, *_: Any, **__: Any) -> None:
+        raise NotPrivate(f"{path} can't be written: no space left on device.")
+
+    Devices(tmp_path).add("phone", "run")
+    (tmp_path / COPY).unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(devices_module, "write_private", full)
+        Devices(tmp_path).open()
+    assert "the list of devices could not be copied: " in caplog.text
+    Devices(tmp_path).open()
+    (tmp_path / FILE).write_bytes(b"")
+    assert [one.name for one in Devices(tmp_path)] == ["phone"]
 
 
 def test_a_change_is_synced_before_it_replaces_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

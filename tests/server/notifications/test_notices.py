@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import threading
 import time
@@ -522,6 +523,46 @@ async def test_a_failing_push_service_delays_no_other_browser(tmp_path: Path) ->
             sender.join(PATIENCE)
 
 
+async def test_a_device_without_a_thread_affects_no_other(
+    tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Agents that start many processes may use up the system's limit of threads. Once there is room again, the device is
+    notified, too."""
+    tv, _ = Devices(tmp_path).add("tv", "view")
+    new = Sender()
+    sender.do("another", "another", lambda: None)  # starts its thread
+    notifier = Notifier(
+        Subscriptions(tmp_path),
+        Devices(tmp_path),
+        Path,
+        None,
+        [],
+        "vm",
+        new_sender=iter([new, sender]).__next__,
+        patience=0.0,
+    )
+
+    def full(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def notify() -> None:
+        notifier.published(at_blog(PermissionWithdrawn("a", IN_TERMINAL)))
+
+    with Service(201).up() as first, Service(201).up() as second:
+        subscribed(notifier, Browser(), first.url, tv.id)
+        subscribed(notifier, Browser(), second.url)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", full)
+            notify()
+        await until(lambda: bool(second.posted))
+        assert first.posted == []
+        assert "was not notified: can't start new thread" in caplog.text
+        notify()
+        await until(lambda: bool(first.posted))
+    new.end()
+    new.join(PATIENCE)
+
+
 async def test_an_expired_subscription_is_removed(tmp_path: Path, sender: Sender) -> None:
     notifier = new_notifier(tmp_path, sender)
     with Service(410).up() as service:
@@ -530,6 +571,25 @@ async def test_an_expired_subscription_is_removed(tmp_path: Path, sender: Sender
         await until(lambda: not list(notifier.subscriptions))
     assert len(service.posted) == 1
     assert list(Subscriptions(tmp_path)) == []
+
+
+def test_subscriptions_are_synced_before_they_replace_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise, an empty file could replace the list of browsers and the server's key in a power failure."""
+    calls: list[str] = []
+    fsync, replace_file = os.fsync, os.replace
+
+    def synced(file: int) -> None:
+        calls.append("sync")
+        fsync(file)
+
+    def replaced(old: str, new: str) -> None:
+        calls.append(Path(new).name)
+        replace_file(old, new)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    Subscriptions(tmp_path).add(Browser().subscription("https://fcm.googleapis.com/owner"))
+    assert calls == ["sync", web_push.FILE]
 
 
 def test_the_owners_subscriptions_end_with_the_token(tmp_path: Path) -> None:
@@ -575,6 +635,32 @@ async def test_only_devices_with_access_are_notified(tmp_path: Path, sender: Sen
         notifier.published(run_finished("failed"))
         await until(lambda: len(service.posted) == 3)
         assert service.answers == [201]
+
+
+@pytest.mark.parametrize("how", ["revoked", "unsubscribed"])
+async def test_a_push_that_waits_is_dropped_with_its_access(tmp_path: Path, sender: Sender, how: str) -> None:
+    """A push waits for minutes if the device's push service does not respond."""
+    devices, notifier = Devices(tmp_path), new_notifier(tmp_path, sender)
+    phone, _ = devices.add("phone", "view")
+    is_busy, may_end, is_over = threading.Event(), threading.Event(), threading.Event()
+
+    def busy() -> None:
+        is_busy.set()
+        may_end.wait(PATIENCE)
+
+    with Service(201).up() as service:
+        subscribed(notifier, Browser(), f"{service.url}/phone", phone.id)
+        sender.do(f"{service.url}/phone", "the phone", busy)
+        await until(is_busy.is_set)
+        notifier.published(at_blog(PermissionWithdrawn("a", IN_TERMINAL)))
+        if how == "revoked":
+            devices.revoke("phone")
+        else:
+            notifier.subscriptions.remove(f"{service.url}/phone")
+        sender.do(f"{service.url}/phone", "the phone", is_over.set)
+        may_end.set()
+        await until(is_over.is_set)
+    assert service.posted == []
 
 
 async def test_a_damaged_device_file_does_not_stop_notifications(tmp_path: Path, sender: Sender) -> None:

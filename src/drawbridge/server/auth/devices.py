@@ -41,8 +41,8 @@ FILE: Final = "devices.json"
 
 COPY: Final = "devices.copy.json"
 """A copy of the file with everything except the latest times of use. It is synced to disk, and is read if a power
-failure has left ``FILE`` empty: the times of use are written without a sync, because the event loop can't wait for
-one."""
+failure has left ``FILE`` empty or with zeros: the times of use are written without a sync, because the event loop can't
+wait for one."""
 
 TOKEN: Final = re.compile(r"drawbridge_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 """Matches a device's token: the device's id, which is also in the file, and the secret, which only the device keeps."""
@@ -157,6 +157,18 @@ class Devices:
             self._read_at = stamp, {device.id: device for device in self._read().devices}
             self._damaged = None
 
+    def open(self) -> None:
+        """Reads the file at the start of the server, and makes its copy if it has none, because an earlier version
+        wrote it. Raises ``BadSetting`` as ``reload`` does."""
+        self.reload()
+        if self._devices and not self._copy.exists():
+            try:
+                with self.changed():
+                    pass
+            except (DrawbridgeError, OSError) as error:
+                # The next change tries again. A full disk must not keep the server from starting.
+                logger.error("the list of devices could not be copied: %s", error)
+
     @property
     def _devices(self) -> Mapping[str, Device]:
         return self._read_at[1]
@@ -213,7 +225,9 @@ class Devices:
 
     def identity_of(self, device_id: str) -> Identity | None:
         """The identity of a device; None if its token is not valid."""
-        return self._devices[device_id].identity if self.refusal(device_id) is None else None
+        self._is_whole()
+        device = self._devices.get(device_id)
+        return device.identity if device is not None and refusal_of(device) is None else None
 
     def _is_whole(self) -> bool:
         """Reads the file again if it has changed. Returns False if it can't be used, which is logged once."""
@@ -256,8 +270,8 @@ class Devices:
     def _read(self) -> File:
         try:
             data = self._path.read_bytes()
-            if not data.strip(b"\0") and self._copy.exists():
-                logger.warning("%s is empty, so the devices are read from %s", self._path, self._copy.name)
+            if (not data or b"\0" in data) and self._copy.exists():
+                logger.warning("%s is empty or incomplete, so the devices are read from %s", self._path, COPY)
                 data = self._copy.read_bytes()
         except FileNotFoundError:
             return File([], [])
@@ -266,7 +280,8 @@ class Devices:
         try:
             return msgspec.json.decode(data, type=File)
         except UNDECODABLE:
-            raise BadSetting(f"{self._path} is damaged. Remove it, and give each device a new token.") from None
+            text = f"{self._path} is damaged. Replace it with {COPY}, or remove it and give each device a new token."
+            raise BadSetting(text) from None
 
     @contextlib.contextmanager
     def changed(self, *, lasting: bool = True, patience: float = 5.0) -> Iterator[File]:

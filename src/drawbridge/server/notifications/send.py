@@ -98,12 +98,18 @@ class Sender:
 
     def do(self, to: str, what: str, send: Callable[[], None]) -> bool:
         """Queues a call to ``send``, which raises ``Failed`` if it fails. If ``WAITING`` others wait for the same
-        recipient ``to``, drops the call and logs that. Returns whether it was queued. Never waits for a service.
-        ``what``: the recipient, for the log. It must not contain secrets."""
+        recipient ``to``, or the thread can't be started, drops the call and logs that. Returns whether it was queued.
+        Never waits for a service. ``what``: the recipient, for the log. It must not contain secrets."""
         if self._thread is None:
             # This is not a thread of the event loop's executor, because the server waits for such threads when it ends.
-            self._thread = threading.Thread(target=self._work, name="notices", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._work, name="notices", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                # The system's limit of threads is reached. Devices that already have a thread are still notified.
+                logger.error("%s was not notified: %s", what, error)
+                return False
+            self._thread = thread
         with self._changed:
             line = self._lines.setdefault(to, _Line())
             is_full = len(line.waiting) >= WAITING
@@ -268,7 +274,7 @@ class Notifier:
             send = partial(post, self._webhook, *webhook_request(notification))
             self._sender.do(self._webhook, "the webhook", send)
         for browser in self._wanting(directory):
-            self._do(browser, partial(self._push, browser, notification))
+            self._do(browser, partial(self._push, browser, notification, directory))
 
     def _do(self, browser: Subscription, send: Callable[[], None]) -> bool:
         """Queues a call to ``send`` in the thread of the browser's device, so that services that do not answer can't
@@ -363,7 +369,10 @@ class Notifier:
     def _wanting(self, directory: Path) -> Iterator[Subscription]:
         """The owner's subscriptions, and the subscriptions of devices with a valid token that may see the project in
         ``directory``."""
-        return (one for one in self.subscriptions if one.device_id is None or self._sees(one.device_id, directory))
+        return (one for one in self.subscriptions if self._wants(one, directory))
+
+    def _wants(self, browser: Subscription, directory: Path) -> bool:
+        return browser.device_id is None or self._sees(browser.device_id, directory)
 
     def _sees(self, device_id: str, directory: Path) -> bool:
         identity = self._devices.identity_of(device_id)
@@ -375,8 +384,15 @@ class Notifier:
         identity = self._devices.identity_of(device_id)
         return identity is not None and identity.may(DECIDES)
 
-    def _push(self, to: Subscription, notification: Notice) -> None:
-        """Sends one push, in the sender's thread. Raises the errors of ``_post``."""
+    def _push(self, browser: Subscription, notification: Notice, directory: Path) -> None:
+        """Sends one push, in the sender's thread, unless the browser has unsubscribed or its device has lost access
+        since the push was queued: behind a service that fails, a push may wait for an hour. Raises the errors of
+        ``_post``.
+        """
+        own = (browser.endpoint, browser.device_id)
+        to = next((one for one in self.subscriptions if (one.endpoint, one.device_id) == own), None)
+        if to is None or not self._wants(to, directory):
+            return
         try:
             self._post(to, notification)
         except Failed as error:

@@ -903,7 +903,7 @@ async def test_many_later_runs_do_not_remove_the_review(tmp_path: Path, monkeypa
 
 async def test_a_review_requires_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with reviewing(tmp_path) as one:
-        monkeypatch.setattr("drawbridge.server.checkpoints.git.program", lambda: None)
+        monkeypatch.setattr("drawbridge.server.checkpoints.git.git.program", lambda: None)
         monkeypatch.setattr("drawbridge.server.checkpoints.operations.program", lambda: None)
         with pytest.raises(Exception, match="Install git") as refused:
             await one.get()

@@ -130,11 +130,26 @@ async def test_a_refused_prompt_is_put_before_what_was_written_since(server: Ser
         await person.sees("The queue is full.")
 
 
-async def test_a_prompt_refused_after_its_project_was_left_is_named(server: Server, directory: Path) -> None:
+async def test_a_prompt_refused_after_its_project_was_left_is_kept(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
+        conversation = person.app.client.conversation
+        assert conversation is not None
+        await person.presses("escape", "p")
+        await person.waits_for(lambda: not person.in_project, "the list")
         refused = RequestError("QUEUE_FULL", "The queue is full.")
-        person.app.client.on_refused(Unsent("1", "another project", "Build a bridge"), refused)
-        await person.is_notified("The queue is full. Your prompt was not sent: Build a bridge")
+        for prompt in ("Build a bridge", "Paint it"):
+            person.app.client.on_refused(Unsent("1", conversation.id, prompt), refused)
+        await person.is_notified(f"The queue is full. Your prompt for {directory.name} was not sent. To edit it")
+        await person.presses("enter")
+        await person.waits_for(lambda: person.in_project, "the conversation")
+        await person.waits_for(partial(_has_prompt, person, "Build a bridge\n\nPaint it"), "both prompts")
+
+
+async def test_a_prompt_of_a_removed_project_is_named(server: Server, directory: Path) -> None:
+    async with attached(server, directory) as person:
+        refused = RequestError("PROJECT_NOT_FOUND", "The project does not exist.")
+        person.app.client.on_refused(Unsent("1", "removed", "Build a bridge"), refused)
+        await person.is_notified("The project does not exist. Your prompt was not sent: Build a bridge")
         assert person.prompt.text == ""
 
 

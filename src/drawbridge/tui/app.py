@@ -75,6 +75,9 @@ class AttachApp(App[None]):
         self._first = first or StartView()
         self._projects = ProjectScreen(client)
         self._stale = False
+        self._refused_prompts: dict[str, list[str]] = {}
+        """Prompts that were refused after the user had left their project, by its id. They are in its prompt box when it
+        is opened again."""
         client.report_to(
             on_change=self._changed,
             on_refused=self._refused,
@@ -158,16 +161,21 @@ class AttachApp(App[None]):
             self.exit()
 
     def _refused(self, unsent: Unsent, error: RequestError) -> None:
-        """Puts a prompt that was refused back into the prompt box. If its project is no longer shown, the message about
-        the error contains the prompt."""
+        """Puts a prompt that was refused back into the prompt box, now or when its project is opened again. If the
+        project no longer exists, the message about the error contains the beginning of the prompt."""
         conversation = self.client.conversation
         screens = [screen for screen in self.screen_stack if isinstance(screen, ConversationScreen)]
         if conversation is not None and conversation.id == unsent.project and screens:
             screens[0].put_back(unsent.prompt)
             complain(self, error)
+            return
+        project = self.client.projects.all.get(unsent.project)
+        if project is None:
+            words = f"Your prompt was not sent: {unsent.prompt[:LONGEST_SHOWN]}"
         else:
-            words = f"{error} Your prompt was not sent: {unsent.prompt[:LONGEST_SHOWN]}"
-            self.notify(block(words), severity="error", timeout=WARNING_SECONDS, markup=False)
+            self._refused_prompts.setdefault(unsent.project, []).append(unsent.prompt)
+            words = f"Your prompt for {base_name(project['path'])} was not sent. To edit it or send it again, open the project."
+        self.notify(block(f"{error} {words}"), severity="error", timeout=WARNING_SECONDS, markup=False)
 
     def _warn(self, words: str) -> None:
         self.notify(block(words), severity="warning", timeout=WARNING_SECONDS, markup=False)
@@ -190,7 +198,8 @@ class AttachApp(App[None]):
         await self._leave()
 
     def _enter(self, id: str) -> None:
-        self.push_screen(ConversationScreen(self.client, self.painter))
+        prompt = "\n\n".join(self._refused_prompts.pop(id, []))
+        self.push_screen(ConversationScreen(self.client, self.painter, prompt))
         self.run_worker(self._choose(id))
 
     async def _leave(self) -> None:

@@ -64,10 +64,12 @@ class ConversationScreen(Screen[None]):
     class Left(Message):
         """The user went back to the projects."""
 
-    def __init__(self, client: Client, painter: Painter) -> None:
+    def __init__(self, client: Client, painter: Painter, prompt: str = "") -> None:
+        """``prompt``: the initial text of the prompt box."""
         super().__init__()
         self._client = client
         self._painter = painter
+        self._prompt = prompt
         self._questions = Questions(client, painter)
         self._loading = False
         self._keys: object = None
@@ -85,6 +87,8 @@ class ConversationScreen(Screen[None]):
         yield KeyHints()
 
     def on_mount(self) -> None:
+        if self._prompt:
+            self.put_back(self._prompt)
         self.query_one(PromptBox).focus()
         self.set_interval(1.0, self.tick)
         self.show()

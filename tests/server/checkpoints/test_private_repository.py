@@ -468,7 +468,7 @@ async def test_removing_old_contents_in_vain_leaves_no_files(
     time_ends_at(hanging(tmp_path, monkeypatch, "repack", begins), monkeypatch)
     kept = Kept(plain)
     await kept.run(three_files)
-    assert "was not cleaned up: git took more than 120 s for: repack" in caplog.text
+    assert "was not cleaned up: git took more than 30 s for: repack" in caplog.text
     assert list((kept.repository / "objects" / "pack").iterdir()) == []
 
 
@@ -476,7 +476,8 @@ async def test_removing_old_contents_in_vain_leaves_no_files(
 async def test_old_contents_are_removed_even_if_packing_hangs(
     plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Packing is not tried again after the next run, which would have to wait for it."""
+    """Packing is not tried again after the next run, which would have to wait for it. It gets more time than usual,
+    because the repository is full."""
     monkeypatch.setattr(private, "MOST_STORED", 300_000)
     time_ends_at(hanging(tmp_path, monkeypatch, "repack"), monkeypatch)
     kept = Kept(plain)
@@ -484,7 +485,7 @@ async def test_old_contents_are_removed_even_if_packing_hangs(
         content = os.urandom(200_000)
         await kept.run(lambda directory: (directory / "noise.bin").write_bytes(content), f"run_{number}")  # noqa: B023
     assert stored(kept) < 500_000
-    assert caplog.text.count("was not cleaned up") == 1
+    assert caplog.text.count("was not cleaned up: git took more than 120 s for: repack") == 1
 
 
 @pytest.mark.thorough

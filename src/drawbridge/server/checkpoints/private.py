@@ -78,8 +78,12 @@ MOST_LOOSE: Final = 2_000
 run. They are also removed if the repository is full (``MOST_STORED``), or if the last removal was more than
 ``COLLECT_SECONDS`` ago."""
 
-CLEAN_UP_SECONDS: Final = 120.0
-"""Seconds that each git command may take that removes such objects, or packs the others."""
+CLEAN_UP_SECONDS: Final = 30.0
+"""Seconds that each git command may take that removes such objects, or packs the others. The next run or review waits
+for it."""
+
+CLEAN_UP_FULL_SECONDS: Final = 120.0
+"""The same if the repository is full, because more checkpoints are lost if it stays full."""
 
 UNFINISHED: Final = ("tmp_", ".tmp-")
 """How the names of files begin to which git writes objects until they are complete. git leaves such files behind if it
@@ -264,12 +268,13 @@ class PrivateRepository:
             await asyncio.to_thread(self._remove_unfinished)
             if not await asyncio.to_thread(self._is_due):
                 return
+            seconds = CLEAN_UP_FULL_SECONDS if await asyncio.to_thread(self.is_full) else CLEAN_UP_SECONDS
             # This comes first, so that the repository stays small even if it takes too long to put the rest into one file.
-            await git.read("prune", "--expire=now", within=CLEAN_UP_SECONDS)
+            await git.read("prune", "--expire=now", within=seconds)
             if time.monotonic() < self._packed_from:
                 return
             # This does not search for similar contents, which could take minutes.
-            await git.read("repack", "-a", "-d", "-q", "--window=0", "--depth=0", within=CLEAN_UP_SECONDS)
+            await git.read("repack", "-a", "-d", "-q", "--window=0", "--depth=0", within=seconds)
             await asyncio.to_thread((self._git_directory / "collected").touch, PRIVATE_FILE)
         except (GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("the private repository of %s was not cleaned up: %s", self._directory, error)

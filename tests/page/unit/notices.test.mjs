@@ -10,7 +10,7 @@ const { Reviews } = await import('../../../web/src/state/reviews.ts');
 
 const NUMBERS = { files: 7, hunks: 9, added: 120, removed: 34 };
 
-test('the number on the icon is the title’s, even if it was set on an earlier visit', () => {
+test('a number on the icon from an earlier visit is replaced', () => {
   const numbers = [];
   const set = async (number = 0) => void numbers.push(number);
   const own = Object.getOwnPropertyDescriptor(globalThis, 'navigator');

@@ -53,7 +53,7 @@ async def test_an_answer_that_was_sent_again_counts_as_ours(monkeypatch: pytest.
         await client.answer("a", allow=False)
 
 
-async def test_a_large_answer_reaches_its_project_after_another_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_answer_reaches_its_project_after_it_was_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """The user opens another project while the edited input is being sent in parts."""
     client = Client(_nowhere, "Ada")
     answered: list[str] = []

@@ -112,6 +112,19 @@ async def adds(person: Person, text: str) -> None:
     await person.waits_for(lambda: f"{text}" in view(person).text() and "Not added" not in view(person).text(), text)
 
 
+async def test_a_key_right_after_the_text_saves_all_of_it(server: Server, repository: Path) -> None:
+    """The key may be handled before the event about the text."""
+    async with reviewing(server, repository) as (person, _):
+        await person.presses("j")
+        await begins(person)
+        dialog = person.app.screen
+        assert isinstance(dialog, CommentDialog)
+        field(person).insert("Why capitals?")
+        dialog.call_later(dialog.action_save)
+        await is_open(person, ReviewScreen)
+        await person.waits_for(lambda: "Why capitals?" in view(person).text(), "the comment")
+
+
 @pytest.mark.thorough
 async def test_comments_are_written_changed_removed_and_sent(server: Server, repository: Path) -> None:
     async with reviewing(server, repository) as (person, project):

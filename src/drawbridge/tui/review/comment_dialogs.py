@@ -110,14 +110,17 @@ class CommentDialog(ModalScreen[None]):
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         event.stop()
-        one, text = self._one, event.text_area.text
-        if event.text_area.id == "text":
-            one.text = text
-        elif one.suggestion is not None:
-            one.suggestion = text
+        self._read_fields()
         self.show()
 
+    def _read_fields(self) -> None:
+        """Stores what was typed. A key may be handled before the event about the text that was typed before it."""
+        self._one.text = self.query_one("#text", PlainTextArea).text
+        if self._one.suggestion is not None:
+            self._one.suggestion = self.query_one("#suggestion", PlainTextArea).text
+
     def action_save(self) -> None:
+        self._read_fields()
         if self._one.is_complete and not self._one.is_busy:
             self._save(self._one)
 
@@ -145,6 +148,7 @@ class CommentDialog(ModalScreen[None]):
 
     def action_back(self) -> None:
         """Closes the dialog. What was typed is kept, but a comment without changes is discarded."""
+        self._read_fields()
         if not self._commenting.is_unsaved(self._one) and not self._one.is_busy:
             self._commenting.discard(self._one)
         self.dismiss()

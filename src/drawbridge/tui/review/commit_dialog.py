@@ -261,7 +261,8 @@ class CommitDialog(ModalScreen[None]):
         state = self._committing.state
         if state.done is not None or state.is_busy:
             return
-        state.message = self.query_one(PlainTextArea).text
+        # The key may be handled before the event about the text that was typed before it.
+        state.message, state.branch = self.query_one(PlainTextArea).text, self.query_one(Input).value
         why_not, is_working = self._committing.why_not, self._committing.is_working
         # While the agent works, the dialog shows that anyway.
         state.problem, state.output = "" if is_working else why_not, ""

@@ -234,6 +234,8 @@ class PushDialog(ModalScreen[None]):
         state = self._pushing.state
         if self._is_over or state.is_busy:
             return
+        # The key may be handled before the event about the text that was typed before it.
+        state.title, state.body = self.query_one(Input).value, self.query_one(PlainTextArea).text
         state.problem, state.output = self._pushing.why_not, ""
         self.show()
         if not state.problem:

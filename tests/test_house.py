@@ -1107,6 +1107,7 @@ TESTED_WITH_OTHERS = {
     "tui/code": ("tui/test_answers.py",),
     "tui/colors": ("tui/test_answers.py",),
     "tui/command": ("tui/test_finding.py", "tui/review/test_reviewing_a_directory.py"),
+    "tui/queue_dialog": ("tui/test_queue.py",),
     "tui/review/comment_dialogs": ("tui/review/test_commenting.py",),
     "tui/review/commit_dialog": ("tui/review/test_commenting.py",),
     "tui/connection": ("tui/test_first_steps.py", "tui/test_deciding.py"),

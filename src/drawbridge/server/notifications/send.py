@@ -82,6 +82,17 @@ class _Line:
         self.failed = 0
         self.waiting: deque[tuple[str, Callable[[], None]]] = deque()
 
+    def hold(self, seconds: float) -> None:
+        """Delays the first notification, which could not be sent."""
+        self.due = time.monotonic() + seconds
+        self.failed += 1
+
+    def drop(self) -> None:
+        """Removes the first notification, which was sent or will not be sent."""
+        self.due = time.monotonic()
+        self.failed = 0
+        self.waiting.popleft()
+
 
 class Sender:
     """A thread that sends notifications, one at a time. A recipient gets them in order. While one waits for its next
@@ -163,12 +174,10 @@ class Sender:
         except Exception:
             logger.exception("internal error: %s was not notified", what)
         with self._changed:
-            line.due = time.monotonic() + (pause or 0.0)
             if pause is not None:
-                line.failed += 1
+                line.hold(pause)
                 return
-            line.failed = 0
-            line.waiting.popleft()
+            line.drop()
             if not line.waiting:
                 del self._lines[to]
 

@@ -13,8 +13,8 @@ local remembered = {} ---@type {id: string, target: drawbridge.Target, accepted:
 ---@field tick integer? Its changedtick; nil if it was not loaded then.
 ---@field existed boolean Whether the file existed.
 
---- Notes the state of a file's buffer when the bridge reads its unsaved text for a proposal. The proposal arrives later, and
---- does not contain what the user has typed until then.
+--- Notes the state of a file's buffer when the bridge reads its unsaved text for a proposal. The proposal arrives later,
+--- and does not contain what the user has typed until then.
 ---@param path string
 ---@param buffer integer? nil if the file is not loaded.
 function M.note(path, buffer)
@@ -78,8 +78,8 @@ local function recall(id)
   end
 end
 
---- Whether a buffer with unsaved changes will show its file in a moment, because the user has accepted the text that is on
---- disk, and has not changed the buffer since. Called by the guard, which may be faster than the bridge.
+--- Whether a buffer with unsaved changes will show its file in a moment, because the user has accepted the text that is
+--- on disk, and has not changed the buffer since. Called by the guard, which may be faster than the bridge.
 ---@param buffer integer
 ---@param on_disk string
 function M.expects(buffer, on_disk)

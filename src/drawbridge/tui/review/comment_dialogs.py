@@ -115,9 +115,10 @@ class CommentDialog(ModalScreen[None]):
 
     def _read_fields(self) -> None:
         """Stores what was typed. A key may be handled before the event about the text that was typed before it."""
-        self._one.text = self.query_one("#text", PlainTextArea).text
-        if self._one.suggestion is not None:
-            self._one.suggestion = self.query_one("#suggestion", PlainTextArea).text
+        one = self._one
+        one.text = self.query_one("#text", PlainTextArea).text
+        if one.suggestion is not None:
+            one.suggestion = self.query_one("#suggestion", PlainTextArea).text
 
     def action_save(self) -> None:
         self._read_fields()

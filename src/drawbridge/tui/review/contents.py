@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from drawbridge.text import review_words
@@ -34,12 +35,13 @@ class Change(NamedTuple):
 
 
 class Events(NamedTuple):
-    """The functions that ``ReviewContents`` calls. None of them may block. ``run`` runs a request in the background.
-    ``arrived`` is called with the number of a request and its review, or with None if nothing is left to review.
-    ``comments_changed`` and ``texts_changed`` are called after a change to the comments or to the texts of files,
-    ``redraw`` after any other change."""
+    """The functions that ``ReviewContents`` calls. None of them may block. ``run`` runs a request in the background. It
+    gets a function, because a coroutine would be left over if the app ends before it begins. ``arrived`` is called with
+    the number of a request and its review, or with None if nothing is left to review. ``comments_changed`` and
+    ``texts_changed`` are called after a change to the comments or to the texts of files, ``redraw`` after any other
+    change."""
 
-    run: Callable[[Coroutine[Any, Any, None]], object]
+    run: Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
     arrived: Callable[[int, Message | None], None]
     comments_changed: Callable[[], None]
     texts_changed: Callable[[], None]
@@ -134,7 +136,7 @@ class ReviewContents:
         self._is_stale = True
         if not self._is_loading:
             self._is_loading = True
-            self._events.run(self._load())
+            self._events.run(self._load)
 
     async def _load(self) -> None:
         try:
@@ -254,7 +256,7 @@ class ReviewContents:
             key = tuple((hunk["id"], hunk["new_start"]) for hunk in file["hunks"] if hunk["kind"] == "lines")
             if path in shown and key and self._requested.get(path) != key and self._client.may("file_read"):
                 self._requested[path] = key
-                self._events.run(self._bring_text(path))
+                self._events.run(partial(self._bring_text, path))
 
     async def _bring_text(self, path: str) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final, Literal
 
@@ -89,7 +89,7 @@ class ReviewScreen(Screen[None]):
         self._contents = ReviewContents(
             client,
             project,
-            Events(self.run_worker, self._arrived, self._comments_changed, self._texts_changed, self._redraw),
+            Events(self._run, self._arrived, self._comments_changed, self._texts_changed, self._redraw),
         )
         self._commenting = self._contents.commenting
         self._committing = self._contents.committing
@@ -197,6 +197,9 @@ class ReviewScreen(Screen[None]):
     def load(self) -> None:
         """Requests the review as it is now. Calls during a request lead to only one more request."""
         self._contents.load()
+
+    def _run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self.run_worker(work)
 
     def _arrived(self, number: int, found: Message | None, *, is_mine: bool = False) -> None:
         """Shows a review, unless a later one is already shown. ``found``: None if nothing is left to review;

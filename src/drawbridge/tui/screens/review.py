@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static, TextArea
+from textual.worker import Worker
 
 from drawbridge.text import review_words
 from drawbridge.text.counts import counted
@@ -199,7 +200,7 @@ class ReviewScreen(Screen[None]):
         self._contents.load()
 
     def _run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self.run_worker(work)
+        _: Worker[None] = self.run_worker(work)
 
     def _arrived(self, number: int, found: Message | None, *, is_mine: bool = False) -> None:
         """Shows a review, unless a later one is already shown. ``found``: None if nothing is left to review;

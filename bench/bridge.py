@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import psutil
-from tests.ide.gemini_rig import Cli
+from tests.ide.gemini.rig import Cli
 from tests.programs import nvim, nvim_version
 
 from bench import guard

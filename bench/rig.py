@@ -15,8 +15,8 @@ import psutil
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from drawbridge.editors import neovim_rpc
-from drawbridge.editors.neovim_reviews import CHUNK_LINES
+from drawbridge.editors.neovim import rpc as neovim_rpc
+from drawbridge.editors.neovim.reviews import CHUNK_LINES
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -2,8 +2,8 @@
 
     python examples/client.py URL DATA_DIRECTORY PROJECT_DIRECTORY AGENT PROMPT
 
-`drawbridge serve` shows the URL and the data directory, which contains the token. Requires the `websockets` package.
-If the connection is lost, the client reconnects automatically and continues after the last message that it has
+`drawbridge serve` shows the URL, and the path of the token file in the data directory. Requires the `websockets`
+package. If the connection is lost, the client reconnects automatically and continues after the last message that it has
 received.
 """
 

@@ -17,10 +17,11 @@ from drawbridge.agents.tool_calls import Act
 from drawbridge.server.protocol.messages import IN_TERMINAL
 from drawbridge.server.terminal_sessions import dialog, questions
 from drawbridge.text import review_words
-from drawbridge.tui import asides, commit_dialog, search_dialog, tool_words, wording
+from drawbridge.tui import asides, search_dialog, tool_words, wording
 from drawbridge.tui.approval_words import ApprovalState, notice, reason_hint, ways
 from drawbridge.tui.colors import DARK, LIGHT
 from drawbridge.tui.connection import UNANSWERED
+from drawbridge.tui.review import commit_dialog
 from tests import programs
 from tests.waiting import PATIENCE
 

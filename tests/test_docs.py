@@ -79,6 +79,7 @@ def test_the_page_of_agents_matches_the_catalog(row: catalog.Row) -> None:
     [line] = re.findall(rf"^\| `{row.name}` \| (.*)$", page, re.MULTILINE)
     what, _, asks = line.split(" | ")[:3]
     assert (row.title in what and f"`{row.program}" in what) or not row.program
+    assert not row.oldest or f"{'.'.join(map(str, row.oldest))} or newer" in what
     assert asks.startswith("yes" if row.asks else "no")
     assert line.split(" | ")[4].removesuffix(" |").strip() == ".".join(map(str, row.tested)) or not row.tested
 

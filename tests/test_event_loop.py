@@ -22,7 +22,7 @@ import pytest
 from drawbridge.server.auth.devices import Devices, new_code
 from tests import programs
 from tests.ide import processes
-from tests.ide.gemini_rig import Cli
+from tests.ide.gemini.rig import Cli
 from tests.server.processes import serving
 from tests.server.terminal_sessions.socket_rig import Line
 from tests.server.wire_client import connected

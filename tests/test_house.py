@@ -75,8 +75,8 @@ PURE = (
             "call_parts",
             "conversation",
             "difference",
-            "review_parts",
-            "reviews",
+            "review.parts",
+            "review.reviews",
             "store",
             "tool_words",
             "wording",
@@ -154,7 +154,7 @@ def known(name: str) -> frozenset[str]:
 
 
 def belongs(name: str, groups: tuple[str, ...]) -> bool:
-    return any(name == group or name.startswith((group + ".", group + "_")) for group in groups)
+    return any(name == group or name.startswith(group + ".") for group in groups)
 
 
 def those_in(groups: tuple[str, ...]) -> list[str]:
@@ -609,7 +609,7 @@ RECORDS = {
     "agents.acp.questions: call": "agents.acp.questions._ToolCall",
     "agents.claude.sessions: head": "agents.claude.sessions._Head",
     "agents.claude.transcript: found": "agents.claude.transcript._Outcome",
-    "editors.neovim_reviews: shown": "editors.neovim_reviews._Shown",
+    "editors.neovim.reviews: shown": "editors.neovim.reviews._Shown",
     "guard.ask: answer": "guard.ask.Answer",
     "guard.ask: found": "guard.ask._Connection",
     "guard.ask: found.answer": "guard.ask.Answer",
@@ -637,15 +637,15 @@ RECORDS = {
     "server.terminal_sessions.session: self.data": "server.sessions.metadata.Metadata",
     "server.terminal_sessions.session: self.recorded": "server.sessions.recorded_state.RecordedState",
     "server.terminal_sessions.shared_comments: file": "server.terminal_sessions.shared_comments._File",
-    "tui.comment_dialogs: one": "tui.review_comments.Writing",
-    "tui.commenting: one": "tui.review_comments.Writing",
-    "tui.commit_dialog: self._committing.state": "tui.reviews.Commit",
-    "tui.commit_dialog: state": "tui.reviews.Commit",
+    "tui.review.comment_dialogs: one": "tui.review.comments.Writing",
+    "tui.review.commenting: one": "tui.review.comments.Writing",
+    "tui.review.commit_dialog: self._committing.state": "tui.review.reviews.Commit",
+    "tui.review.commit_dialog: state": "tui.review.reviews.Commit",
     "tui.conversation: known": "tui.conversation.Item",
     "tui.conversation: question": "tui.conversation.Item",
     "tui.conversation: tool": "tui.conversation.Item",
-    "tui.push_dialog: self._pushing.state": "tui.reviews.Push",
-    "tui.push_dialog: state": "tui.reviews.Push",
+    "tui.review.push_dialog: self._pushing.state": "tui.review.reviews.Push",
+    "tui.review.push_dialog: state": "tui.review.reviews.Push",
 }
 """Objects whose attributes a module assigns because they are plain data, each with its class. Plain data is a struct, a
 dataclass, or a class whose only method is its constructor.
@@ -949,6 +949,7 @@ OTHER_TESTS = {
 
 TESTED_ELSEWHERE = {
     "agents/command": "tests/agents/test_one_shot.py",
+    "tui/screens": "tests/tui/test_deciding.py",
 }
 """Source folders that have no test folder or test file of the same name, each with the file that tests it."""
 
@@ -997,10 +998,10 @@ TESTED_WITH_OTHERS = {
     "agents/gemini/sessions": ("agents/gemini/test_earlier.py",),
     "agents/memory": ("server/sessions/test_memory_watch.py", "server/checkpoints/test_confined.py"),
     "agents/terminal": ("agents/claude/test_terminal.py", "agents/codex/test_terminal.py"),
-    "editors/folder_view": ("editors/test_folder.py",),
-    "editors/neovim": ("editors/test_neovim_session.py", "editors/test_neovim_hunks.py"),
-    "editors/neovim_reviews": ("editors/test_neovim_hunks.py", "editors/test_neovim_session.py"),
-    "editors/neovim_rpc": ("editors/test_neovim_session.py",),
+    "editors/folder/view": ("editors/folder/test_folder.py",),
+    "editors/neovim/neovim": ("editors/neovim/test_session.py", "editors/neovim/test_hunks.py"),
+    "editors/neovim/reviews": ("editors/neovim/test_hunks.py", "editors/neovim/test_session.py"),
+    "editors/neovim/rpc": ("editors/neovim/test_session.py",),
     "guard/ask": ("guard/test_asking.py",),
     "guard/hook": ("guard/test_bad_input.py", "guard/test_fast_form.py"),
     "guard/neovim": ("guard/test_asking.py", "guard/test_neovim_words.py"),
@@ -1029,7 +1030,10 @@ TESTED_WITH_OTHERS = {
     "server/auth/audited": ("server/auth/test_audit.py", "server/auth/test_new_command.py"),
     "server/auth/devices": ("server/auth/test_pairing.py", "server/auth/test_tokens.py"),
     "server/auth/entrance": ("server/auth/test_pairing.py", "server/auth/test_audit.py"),
-    "server/checkpoints/git": ("server/checkpoints/test_kinds_of_repositories.py", "server/reviews/test_pushing.py"),
+    "server/checkpoints/git/git": (
+        "server/checkpoints/test_kinds_of_repositories.py",
+        "server/reviews/test_pushing.py",
+    ),
     "server/checkpoints/private": (
         "server/checkpoints/test_private_repository.py",
         "server/terminal_sessions/test_reviewed_directories.py",
@@ -1095,27 +1099,27 @@ TESTED_WITH_OTHERS = {
     "setup/command": ("setup/test_agents.py",),
     "setup/guard": ("setup/test_agents.py",),
     "text/linediff": ("text/test_hunks.py",),
-    "text/review_words": ("tui/test_review.py", "test_clients_agree.py"),
+    "text/review_words": ("tui/review/test_parts.py", "test_clients_agree.py"),
     "tui/app": ("tui/test_first_steps.py", "tui/test_deciding.py"),
     "tui/approval_view": ("tui/test_deciding.py",),
     "tui/call_parts": ("tui/test_deciding.py", "tui/test_settled.py"),
     "tui/code": ("tui/test_answers.py",),
     "tui/colors": ("tui/test_answers.py",),
-    "tui/command": ("tui/test_finding.py", "tui/test_reviewing_a_directory.py"),
-    "tui/comment_dialogs": ("tui/test_commenting.py",),
-    "tui/commit_dialog": ("tui/test_commenting.py",),
+    "tui/command": ("tui/test_finding.py", "tui/review/test_reviewing_a_directory.py"),
+    "tui/queue_dialog": ("tui/test_queue.py",),
+    "tui/review/comment_dialogs": ("tui/review/test_commenting.py",),
+    "tui/review/commit_dialog": ("tui/review/test_commenting.py",),
     "tui/connection": ("tui/test_first_steps.py", "tui/test_deciding.py"),
     "tui/dialogs": ("tui/test_first_steps.py",),
     "tui/diff_view": ("tui/test_deciding.py",),
     "tui/history": ("tui/test_deciding.py", "tui/test_first_steps.py"),
-    "tui/push_dialog": ("tui/test_pushing.py",),
+    "tui/review/push_dialog": ("tui/review/test_pushing.py",),
     "tui/question_form": ("tui/test_deciding.py", "tui/test_asked_whole.py"),
-    "tui/review_comments": ("tui/test_commenting.py",),
-    "tui/review_contents": ("tui/test_reviewing.py", "tui/test_reviewing_what_is_new.py"),
-    "tui/review_parts": ("tui/test_review.py",),
-    "tui/review_view": ("tui/test_review.py",),
-    "tui/screen_conversation": ("tui/test_deciding.py", "tui/test_first_steps.py"),
-    "tui/screen_review": ("tui/test_reviewing.py", "tui/test_commenting.py"),
+    "tui/review/comments": ("tui/review/test_commenting.py",),
+    "tui/review/contents": ("tui/review/test_reviewing.py", "tui/review/test_reviewing_what_is_new.py"),
+    "tui/review/view": ("tui/review/test_parts.py",),
+    "tui/screens/conversation": ("tui/test_deciding.py", "tui/test_first_steps.py"),
+    "tui/screens/review": ("tui/review/test_reviewing.py", "tui/review/test_commenting.py"),
     "tui/server_address": ("tui/test_finding.py", "tui/test_answers.py"),
     "tui/wording": ("tui/test_deciding.py", "tui/test_first_steps.py"),
 }

@@ -309,7 +309,7 @@ def test_the_program_of_the_new_agent_can_be_set() -> None:
 
 
 def test_setup_offers_the_new_agent_and_installs_its_hooks(home: Path) -> None:
-    assert "Protect your unsaved changes from Pelican Code." in drawbridge_("setup", "pelican", "--help")
+    assert "Protect your unsaved changes from Pelican Code, and report its" in drawbridge_("setup", "pelican", "--help")
     planned = json.loads(drawbridge_("setup", "pelican", "--json", "--dry-run"))
     assert str(home / ".pelican" / "hooks.json") in [step["path"] for step in planned["files"]]
     assert "Done: the guard is set up for Pelican Code." in drawbridge_("setup", "pelican", "--yes")

@@ -134,7 +134,7 @@ goes on with a copy
 """
 """Previous texts of the web UI, one per line, without their final period and without inserted values."""
 
-CLIENT = sorted((ROOT / "src" / "drawbridge" / "tui").glob("*.py"))
+CLIENT = sorted((ROOT / "src" / "drawbridge" / "tui").rglob("*.py"))
 
 AVOIDED = re.compile(
     r"""(?<!there\ )\bis\ no\ (?!longer|more)[a-z]  # "is not a"

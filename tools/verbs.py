@@ -1,6 +1,6 @@
 """The developer's commands, which need only Python on the machine: ``python3 tools/dev.py VERB`` (or ``make VERB``).
 
-    setup     make .venv with what Drawbridge needs
+    setup     make .venv with what Drawbridge needs, and update the web UI if it has been built
     serve     run the agent server; it prints the address of its web UI
     demo      like serve, with a temporary project and a scripted agent; needs no account
     test      check, then every test except the thorough and slow ones
@@ -50,6 +50,8 @@ run again. CI sets it."""
 def setup(arguments: list[str]) -> None:
     python = bootstrap.ensure("dev" if arguments == ["--dev"] else "runtime")
     bootstrap.log(f"ready: {python.with_name('drawbridge')}")
+    if web_page.PAGE.exists():  # after an update, a server must not serve the previous web UI
+        page([])
 
 
 def serve(arguments: list[str]) -> None:

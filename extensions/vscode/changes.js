@@ -495,9 +495,18 @@ class Changes {
    * @param {string} project
    */
   _isCut(file, project) {
+    return (this._wholeFile(file, project)?.hunks.length ?? 0) > file.hunks.length;
+  }
+
+  /**
+   * The file with all its changes, also those that are hidden.
+   *
+   * @param {import('./review_words').ReviewedFile} file as it is listed
+   * @param {string} project
+   */
+  _wholeFile(file, project) {
     const found = this._reviews.find((one) => one.project === project);
-    const whole = found?.review.files.find(({ path }) => path === file.path);
-    return (whole?.hunks.length ?? 0) > file.hunks.length;
+    return found?.review.files.find(({ path }) => path === file.path);
   }
 
   async _keepAll() {
@@ -561,6 +570,11 @@ class Changes {
     if (!editor || !node?.file) return this._warn(this._noneHere(isHunk));
     if (!isHunk || !node.children.length) return this._decide(decision, node, false);
     if (editor.document.isDirty) return this._warn(unsaved(node)); // its lines differ from the lines in the review
+    const whole = this._wholeFile(node.file, node.placed.project);
+    if (!whole || !model.isShownIn(editor.document.getText(), whole)) {
+      this._outdated();
+      return this._warn(`${harmless(path.basename(node.path))} has changed since the list was read. Try again.`);
+    }
     const hunk = model.hunkAt(node.file, editor.selection.active.line);
     const found = node.children.find((child) => child.hunk === hunk);
     return found ? this._decide(decision, found, true) : this._warn(this._noneHere(true));

@@ -278,6 +278,24 @@ function before(text, file) {
 }
 
 /**
+ * Whether a document contains the lines that the review describes, at the same rows. `text`: the document's text. VS
+ * Code shows a file without its byte order mark, with the same line ending everywhere, and in its own encoding. If a
+ * line of the review is not UTF-8, only the ASCII characters are compared.
+ *
+ * @param {string} text
+ * @param {ReviewedFile} file with all its hunks
+ */
+function isShownIn(text, file) {
+  const isAscii = file.hunks.some(({ added }) => added.includes('\ufffd'));
+  const plain = (/** @type {string} */ lines) => {
+    const ended = lines.replaceAll('\r\n', '\n');
+    return isAscii ? ended.replaceAll(/[^\0-\x7f]/g, '') : ended.replaceAll('\ufeff', '');
+  };
+  const hunks = file.hunks.map((hunk) => ({ ...hunk, added: plain(hunk.added) }));
+  return before(plain(text), { ...file, hunks }) !== null;
+}
+
+/**
  * Which sides a diff of the file has: "text" is its text in the review, "file" the file itself, and "before" the file
  * without its changes. Null if there is no diff.
  *
@@ -361,6 +379,7 @@ module.exports = {
   fingerprint,
   hunkAt,
   isDecidedWhole,
+  isShownIn,
   keepAllQuestion,
   keysOf,
   missing,

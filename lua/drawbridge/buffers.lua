@@ -141,7 +141,11 @@ local LINE_ENDS = { unix = '\n', dos = '\r\n', mac = '\r' }
 ---@param params {path: string}
 function M.unsaved(params)
   local buffer = M.find(params.path)
-  if not buffer or not vim.api.nvim_buf_is_loaded(buffer) or not vim.bo[buffer].modified then
+  if buffer and not vim.api.nvim_buf_is_loaded(buffer) then
+    buffer = nil
+  end
+  require('drawbridge.buffers.written').note(params.path, buffer)
+  if not buffer or not vim.bo[buffer].modified then
     return nil
   end
   local options = vim.bo[buffer]

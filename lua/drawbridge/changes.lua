@@ -4,9 +4,9 @@
 --- If no server has a review, the bridge sends the changes of the proposals that were accepted here.
 local buffers = require('drawbridge.buffers')
 local link = require('drawbridge.link')
-local marks = require('drawbridge.changes_marks')
-local seen = require('drawbridge.changes_seen')
-local written = require('drawbridge.buffers_written')
+local marks = require('drawbridge.changes.marks')
+local seen = require('drawbridge.changes.seen')
+local written = require('drawbridge.buffers.written')
 
 local M = {}
 
@@ -233,7 +233,7 @@ function M.show_review(params)
     end
   end
   if review then
-    require('drawbridge.view_bar').define_highlights()
+    require('drawbridge.view.bar').define_highlights()
     watch()
     reload(before, by_path)
   elseif group then
@@ -443,7 +443,7 @@ function M.suggest(text, first, last)
   local form = { fileformat = vim.bo[buffer].fileformat, bomb = vim.bo[buffer].bomb }
   local comment = { file = file.name, line = first, end_line = last, quote = text_of(form, lines, first), text = text }
   local about = { name = ('%s:%d'):format(file.shown, first), lines = lines, language = vim.bo[buffer].filetype }
-  require('drawbridge.changes_suggest').open(about, function(edited, id, window)
+  require('drawbridge.changes.suggest').open(about, function(edited, id, window)
     if not link.attached() then
       return require('drawbridge.server').missing()
     elseif not by_path[file.path] then -- the review was closed or replaced

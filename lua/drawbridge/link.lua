@@ -1,7 +1,7 @@
 --- The connection to the bridge: one dispatcher for its calls, one notification for the events sent to it, and its state.
 local M = {}
 
---- The version of the calls and events. `editors/neovim.py` contains the same number. Raise both with each change.
+--- The version of the calls and events. `editors/neovim/neovim.py` contains the same number. Raise both with each change.
 M.REVISION = 7
 
 local ALIVE_EVERY = 1000 -- ms between two checks of the channel: Neovim does not report that it has closed
@@ -116,14 +116,14 @@ function M.detach()
   alive_timer:stop()
   vim.api.nvim_del_augroup_by_id(group)
   require('drawbridge.selection').stop()
-  require('drawbridge.buffers_save').stop()
-  require('drawbridge.view_focus').unwatch()
+  require('drawbridge.buffers.save').stop()
+  require('drawbridge.view.focus').unwatch()
   require('drawbridge.review').close_all()
   if package.loaded['drawbridge.changes'] then
     require('drawbridge.changes').stop()
   end
-  if package.loaded['drawbridge.changes_suggest'] then
-    require('drawbridge.changes_suggest').stop()
+  if package.loaded['drawbridge.changes.suggest'] then
+    require('drawbridge.changes.suggest').stop()
   end
   for _, agent in ipairs(agents) do
     M.fire('DrawbridgeDisconnected', { agent = agent })
@@ -172,12 +172,12 @@ function handlers.attach(params)
     error({ code = 'REFUSED', message = 'Another bridge is already connected to this Neovim. ' .. advice })
   end
   M.detach()
-  require('drawbridge.view_room').prepare()
+  require('drawbridge.view.room').prepare()
   bridge = { channel = params.channel, agents = {}, pids = {}, unasked = {}, modes = {} }
   watch()
   require('drawbridge.selection').start()
-  require('drawbridge.buffers_save').start()
-  require('drawbridge.view_focus').watch()
+  require('drawbridge.buffers.save').start()
+  require('drawbridge.view.focus').watch()
   each_callback()
   if package.loaded['drawbridge.terminal'] then
     require('drawbridge.terminal').report()
@@ -254,11 +254,11 @@ end
 --- The modules that answer all other calls, each with its methods. A method is the module's function of the same name.
 local MODULES = {
   buffers = { 'tabs', 'diagnostics', 'status', 'unsaved' },
-  buffers_open = { 'open' },
-  buffers_save = { 'save' },
-  buffers_written = { 'written', 'overwritten', 'reload' },
+  ['buffers.open'] = { 'open' },
+  ['buffers.save'] = { 'save' },
+  ['buffers.written'] = { 'written', 'overwritten', 'reload' },
   changes = { 'show_review' },
-  changes_suggest = { 'suggested' },
+  ['changes.suggest'] = { 'suggested' },
   prompt_box = { 'paste', 'submit', 'take_back' },
   review = { 'propose', 'ready', 'mark', 'count', 'put_back', 'proposed', 'withdraw' },
 }

@@ -82,7 +82,7 @@ function M.report(text, level, in_front)
   notify('drawbridge: ' .. text, level)
   if in_front then
     vim.schedule(function()
-      require('drawbridge.view_notice').flash(text)
+      require('drawbridge.view.notice').flash(text)
     end)
   end
 end

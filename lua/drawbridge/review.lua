@@ -1,16 +1,16 @@
 --- Proposals: which are waiting, which are shown, and the user's decision on each.
-local bar = require('drawbridge.view_bar')
+local bar = require('drawbridge.view.bar')
 local buffers = require('drawbridge.buffers')
-local consent = require('drawbridge.view_consent')
+local consent = require('drawbridge.view.consent')
 local draft = require('drawbridge.terminal_draft')
-local focus = require('drawbridge.view_focus')
+local focus = require('drawbridge.view.focus')
 local link = require('drawbridge.link')
-local notice = require('drawbridge.view_notice')
-local seen = require('drawbridge.view_seen')
-local settling = require('drawbridge.view_settle')
-local text = require('drawbridge.view_text')
+local notice = require('drawbridge.view.notice')
+local seen = require('drawbridge.view.seen')
+local settling = require('drawbridge.view.settle')
+local text = require('drawbridge.view.text')
 local view = require('drawbridge.view')
-local written = require('drawbridge.buffers_written')
+local written = require('drawbridge.buffers.written')
 
 local M = {}
 
@@ -27,7 +27,7 @@ local M = {}
 ---@field added integer
 ---@field removed integer
 ---@field first integer The first changed line of the proposed text, from 0.
----@field rows integer[] The changed rows: see `_changed` in `editors/neovim_reviews.py`.
+---@field rows integer[] The changed rows: see `_changed` in `editors/neovim/reviews.py`.
 ---@field unseen drawbridge.Unseen? What the user has not seen yet; nil until the text is complete.
 ---@field dos boolean
 ---@field bom boolean
@@ -46,6 +46,7 @@ local M = {}
 ---@field place table? Where the cursor and focus were before.
 ---@field group integer? Autocommands of the view.
 ---@field decided boolean?
+---@field accepted string? The accepted text, if its file is open.
 ---@field sent_back boolean? Whether the running command has tried to accept it before all of it was on the screen.
 ---@field told boolean? Whether the user was notified that a save by a plugin does not accept the proposal.
 ---@field had_focus boolean? Whether the view had the focus when the user decided.
@@ -146,7 +147,7 @@ local function remove(entry, decision)
   entry.decided = true
   table.remove(entries, index)
   focus.forget(entry.id)
-  written.remember(entry.id, entry.target)
+  written.remember(entry.id, entry.target, entry.accepted)
   local was_shown = entry.windows ~= nil
   view.close(entry)
   update_notice()
@@ -165,6 +166,7 @@ local function decide(entry, accepted)
   local answer = { id = entry.id, accepted = accepted }
   if vim.api.nvim_buf_is_valid(entry.proposed) then
     answer = vim.tbl_extend('error', answer, accepted and text.changed(entry) or {})
+    entry.accepted = accepted and entry.target and text.content(entry) or nil
     vim.bo[entry.proposed].modified = false
   end
   -- Windows can't be closed while Neovim writes a buffer or closes another window.
@@ -360,6 +362,26 @@ function lapsed(given)
   end
 end
 
+--- Rejects a proposal when one of its buffers is deleted, because it can't be shown again. While it is shown, `closed`
+--- does that for the proposed text.
+local function watch_buffers(entry)
+  for _, buffer in ipairs({ entry.proposed, entry.old }) do
+    vim.api.nvim_create_autocmd({ 'BufUnload', 'BufWipeout' }, {
+      group = watching,
+      buffer = buffer,
+      callback = function()
+        if entry.decided or (entry.windows and buffer == entry.proposed) then
+          return
+        end
+        focus.forget(entry.id)
+        decide(entry, false)
+        local words = ('rejected: %s; its buffer was deleted'):format(entry.name)
+        require('drawbridge.message').report(words, 'info', false)
+      end,
+    })
+  end
+end
+
 --- Registers a proposal. Returns its buffers. The bridge fills in the text, and then calls `ready`.
 ---@return {proposed: integer, old: integer?, inline: boolean}
 function M.propose(params)
@@ -373,6 +395,7 @@ function M.propose(params)
   entry.inline = not params.diff or params.kind == 'code' or require('drawbridge.config').get().diff.layout == 'inline'
   entry.target = written.target(params.path)
   text.create(entry)
+  watch_buffers(entry)
   table.insert(entries, entry)
   return { proposed = entry.proposed, old = entry.old, inline = entry.inline }
 end

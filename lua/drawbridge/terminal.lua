@@ -127,7 +127,7 @@ end
 --- Gives the terminal a readable name instead of "term://~/project//4711:/usr/bin/claude".
 local function rename(buffer, name)
   local before = vim.api.nvim_buf_get_name(buffer)
-  require('drawbridge.view_text').name(buffer, name)
+  require('drawbridge.view.text').name(buffer, name)
   -- Neovim keeps the previous name in another buffer.
   local left = vim.fn.bufnr('^' .. vim.fn.escape(before, '\\[]{}*?,^$~.') .. '$')
   if left ~= -1 and left ~= buffer then

@@ -1,12 +1,12 @@
 --- The view of one proposal: opens its windows, and closes them without side effects on the layout.
-local bar = require('drawbridge.view_bar')
-local diff = require('drawbridge.view_diff')
-local drawn = require('drawbridge.view_drawn')
-local inline = require('drawbridge.view_inline')
-local place = require('drawbridge.view_place')
-local room = require('drawbridge.view_room')
-local seen = require('drawbridge.view_seen')
-local text = require('drawbridge.view_text')
+local bar = require('drawbridge.view.bar')
+local diff = require('drawbridge.view.diff')
+local drawn = require('drawbridge.view.drawn')
+local inline = require('drawbridge.view.inline')
+local place = require('drawbridge.view.place')
+local room = require('drawbridge.view.room')
+local seen = require('drawbridge.view.seen')
+local text = require('drawbridge.view.text')
 
 local M = { unfold = diff.unfold }
 
@@ -52,6 +52,7 @@ local function close_window(window)
   end
   if not pcall(vim.api.nvim_win_close, window, true) then
     -- Neovim can't close its only window, so it gets an empty buffer instead.
+    vim.w[window].drawbridge_opened_from = nil
     vim.api.nvim_win_call(window, function()
       vim.cmd('enew')
     end)
@@ -157,6 +158,15 @@ function M.is_readable(entry)
   return seen.is_readable(entry.windows and entry.windows.proposed)
 end
 
+--- Stores for the guard what the user was working on before, because that stays protected while they read the proposal.
+local function mark_windows(entry)
+  for name, window in pairs(entry.windows) do
+    if name == 'proposed' or not entry.borrowed then
+      vim.w[window].drawbridge_opened_from = entry.place.in_use
+    end
+  end
+end
+
 local function watch(entry, closed)
   entry.screen = { vim.o.columns, vim.o.lines }
   vim.api.nvim_create_autocmd({ 'VimResized', 'TabEnter' }, {
@@ -245,6 +255,7 @@ function M.open(entry, closed)
     close_windows(entry)
     return problem
   end
+  mark_windows(entry)
   text.color(entry)
   if entry.kind == 'change' and not entry.reported then
     entry.reported = true
@@ -270,14 +281,9 @@ end
 function M.hide(entry)
   pcall(vim.api.nvim_del_augroup_by_id, entry.group)
   entry.group, entry.had_focus = nil, nil
-  local buffers = { entry.proposed, entry.old }
-  for _, buffer in ipairs(buffers) do
-    vim.bo[buffer].bufhidden = 'hide'
-  end
+  vim.bo[entry.proposed].bufhidden = 'hide'
   close_windows(entry)
-  for _, buffer in ipairs(buffers) do
-    vim.bo[buffer].bufhidden = 'wipe'
-  end
+  vim.bo[entry.proposed].bufhidden = 'wipe'
 end
 
 --- Removes the windows and buffers, and restores the focus if it is in them.

@@ -7,16 +7,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
+from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
+from typing import Literal
 
 import psutil
 import pytest
 from websockets.exceptions import WebSocketException
 
+from drawbridge.core.tasks import BackgroundTasks
+from drawbridge.ide import server_link
+from drawbridge.ide.review import Reviews
+from drawbridge.ide.server_link import ServerLink
+from drawbridge.protocols import local_ipc as wire
+from tests.editors.memory import MemoryEditor
 from tests.page.agent import COMMAND
 from tests.server.checkpoints.rig import git
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from .rig import Client, Message, Mortal, StoppingGit, connected, mortal, on_disk, seeded
 
@@ -185,6 +194,94 @@ async def test_a_decision_survives_a_kill_at_any_step(tmp_path: Path, step: str)
             assert again["data"]["state"] == "none"
             assert project.texts() == [LINES] * FILES
             assert [one["subtype"] for one in project.decisions()].count("review_decided") == 1
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("step", ["before the review is changed", "after the review was changed"])
+async def test_a_kept_change_survives_a_kill_at_any_step(tmp_path: Path, step: str) -> None:
+    """Keeping changes no file, so the next server sees only from the review's commits whether it was done."""
+    command, does, _ = STEPS[step]
+    is_done = step == "after the review was changed"
+    project, stopping = Project(tmp_path), StoppingGit(tmp_path, command, does)
+    async with project.server(PATH=stopping.path) as server:
+        assert await server.is_ready()
+        async with connected(server) as client:
+            project.id = (await client.ask("project_create", path=str(project.root), agent="demo"))["project_id"]
+            await client.ask("hello", client="phone")
+            await client.ask("project_join", project.id)
+            review = await project.changed(client, 1)
+            stopping.armed.touch()
+            wish = {"all": True, "version": review["version"], "decision": "keep"}
+            await client.send("review_decide", project.id, "decide", **wish)
+            await until(stopping.reached.exists, step)
+            await server.kill()
+    changed = [f"{LINES}by the agent 1\n"] * FILES
+    async with project.server() as server:
+        assert await server.is_ready()
+        async with connected(server) as client:
+            await client.ask("project_join", project.id)
+            review = (await client.ask("review_get", project.id))["data"]
+            assert len(review["files"]) == (0 if is_done else FILES)
+            [found] = project.decisions()
+            assert found["subtype"] == ("review_decided" if is_done else "review_interrupted")
+            assert found["message"].get("result", "done") == ("done" if is_done else "not_done")
+            await client.ask("hello", client="phone")
+            again = await client.ask("review_decide", project.id, "decide", **wish)
+            assert again["data"]["state"] == "none"
+            assert [one["subtype"] for one in project.decisions()].count("review_decided") == 1
+            assert project.texts() == changed
+
+
+@contextlib.asynccontextmanager
+async def linked() -> AsyncIterator[ServerLink]:
+    """The part of an editor's bridge that is connected to the newest server."""
+    editor = MemoryEditor()
+    reviews = Reviews(editor)
+    about = wire.Bridge("Neovim", (), reviews=True)
+    link = ServerLink(reviews, lambda: about, lambda _: (None, ""), editor.type_prompt, lambda *_: None)
+    tasks, failures = BackgroundTasks(logging.getLogger("tests.link")), list[Exception]()
+    link.start(tasks, failures.append)
+    try:
+        yield link
+    finally:
+        await tasks.close()
+        await reviews.stop()
+    assert failures == []
+
+
+@pytest.mark.slow_for("undo")
+@pytest.mark.thorough
+@pytest.mark.parametrize("decision", ["keep", "undo"])
+async def test_an_editors_decision_survives_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decision: Literal["keep", "undo"]
+) -> None:
+    """The bridge sends the decision again once a server runs. It is answered, although it was already applied."""
+    monkeypatch.setattr(server_link, "RESTART_SECONDS", PATIENCE)
+    command, does, _ = STEPS["after the review was changed"]
+    project, stopping = Project(tmp_path), StoppingGit(tmp_path, command, does)
+    async with linked() as link:
+        async with project.server(PATH=stopping.path) as server:
+            assert await server.is_ready()
+            async with connected(server) as client:
+                project.id = (await client.ask("project_create", path=str(project.root), agent="demo"))["project_id"]
+                await client.ask("project_join", project.id)
+                review = await project.changed(client, 1)
+            await until(lambda: link.is_connected, "the bridge")
+            stopping.armed.touch()
+            line = wire.ReviewDecision(
+                id="decide", project=project.id, decision=decision, all=True, version=review["version"]
+            )
+            deciding = asyncio.create_task(link.change_review(line))
+            await until(stopping.reached.exists, "the decision")
+            await server.kill()
+        async with project.server() as server:
+            assert await server.is_ready()
+            answer = await deciding
+            assert json.loads(bytes(answer.review))["files"] == []
+    [found] = project.decisions()
+    assert (found["subtype"], found["message"]["by"]) == ("review_decided", "Neovim")
+    assert (found["message"]["decision"], found["message"]["files"]) == (decision, FILES)
+    assert project.texts() == [LINES if decision == "undo" else f"{LINES}by the agent 1\n"] * FILES
 
 
 REVERTING = ("before git writes", "after the first file", "after git has written")

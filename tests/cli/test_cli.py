@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pty
+import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -39,6 +41,19 @@ async def test_it_prints_its_version_and_help() -> None:
     code, output, _ = await run("ide", "--help")
     assert code == 0
     assert "--folder DIR" in output
+
+
+def test_advice_can_be_run_without_drawbridge_on_path(tmp_path: Path) -> None:
+    """In a clone, ``drawbridge`` is only in ``.venv/bin``."""
+
+    def output_of(command: list[str]) -> str:
+        environment = {**os.environ, "PATH": str(tmp_path)}
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment)
+        return ended.stdout + ended.stderr
+
+    shown = output_of([sys.executable, "-m", "drawbridge", "pair", "--data-dir", str(tmp_path / "data")])
+    [advised] = re.findall("Start `(.+) serve` first", shown)
+    assert output_of([*shlex.split(advised), "--version"]) == f"drawbridge {version('drawbridge')}\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["idea"], ["ide", "--unknown"], ["ide", "extra"], ["ide", "--port"]])

@@ -18,7 +18,7 @@ from blake3 import blake3
 
 from drawbridge.core import launcher, plugin
 from drawbridge.core.errors import NotPrivate, Refused
-from drawbridge.editors import neovim_rpc
+from drawbridge.editors.neovim import rpc as neovim_rpc
 from tests import programs
 from tests.nvim.rig import Person
 from tests.rigs import neovim_rig

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.editors import neovim_rpc
+from drawbridge.editors.neovim import rpc as neovim_rpc
 from tests.editors.rigs import KINDS, Rig
 from tests.nvim.rig import Workstation, workstation
 from tests.programs import each_nvim

@@ -85,7 +85,8 @@ class MemoryEditor:
         """While this is True, every call of the port except ``close`` raises ``EditorHung``."""
         self._folders = tuple(folders)
         self._selections: dict[str, Range] = {}
-        self._before: dict[str, str | None] = {}  # text of the buffer when a proposal was shown
+        self._read: dict[str, str | None] = {}  # text of the buffer when its unsaved text was read, by path
+        self._before: dict[str, str | None] = {}  # text of the buffer that a shown proposal is based on, by proposal
         self._listener: Listener | None = None
         self._gone = False
 
@@ -190,6 +191,7 @@ class MemoryEditor:
     async def unsaved_text(self, path: str) -> str | None:
         self._answer()
         buffer = self.buffers.get(path)
+        self._read[path] = buffer.text if buffer else None
         return buffer.text if buffer and buffer.modified else None
 
     async def save(self, path: str) -> None:
@@ -216,7 +218,7 @@ class MemoryEditor:
     async def show(self, proposal: Proposal) -> None:
         self._answer()
         buffer = self.buffers.get(proposal.path)
-        self._before[proposal.id] = buffer.text if buffer else None
+        self._before[proposal.id] = self._read.pop(proposal.path, buffer.text if buffer else None)
         self.shown[proposal.id] = proposal.without_lines()
 
     async def proposed_text(self, proposal_id: str) -> str | None:

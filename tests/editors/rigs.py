@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from drawbridge.editors.folder import Folder
+from drawbridge.editors.folder.folder import Folder
 from drawbridge.editors.port import (
     Accepted,
     Decided,

@@ -347,12 +347,43 @@ class TestWhatTheAgentWrote:
         path = a_file(editor_rig, "file.txt", OLD)
         await editor_rig.open(path)
         await editor_rig.type(path, "unsaved\n" + OLD)
+        assert await editor_rig.editor.unsaved_text(str(path)) == "unsaved\n" + OLD
         await editor_rig.editor.show(proposal(path, "unsaved\n" + OLD, "unsaved\n" + NEW))
         await editor_rig.accept("1")
         path.write_text("unsaved\n" + NEW)
         await editor_rig.editor.written(str(path), "unsaved\n" + NEW, "1")
         assert await editor_rig.text_of(path) == "unsaved\n" + NEW
         assert await editor_rig.editor.status(str(path)) == BufferStatus(modified=False, untitled=False)
+
+    @having(BUFFERS)
+    @pytest.mark.parametrize("unsaved", ["", "unsaved\n"])
+    async def test_text_typed_while_a_proposal_is_made_is_never_lost(self, editor_rig: Rig, unsaved: str) -> None:
+        """The proposal is made from the text that the bridge has read, and does not contain what was typed since."""
+        path = a_file(editor_rig, "file.txt", OLD)
+        await editor_rig.open(path)
+        if unsaved:
+            await editor_rig.type(path, unsaved + OLD)
+        assert await editor_rig.editor.unsaved_text(str(path)) == (unsaved + OLD if unsaved else None)
+        await editor_rig.type(path, "typed since\n" + unsaved + OLD)
+        await editor_rig.editor.show(proposal(path, unsaved + OLD, unsaved + NEW))
+        await editor_rig.accept("1")
+        path.write_text(unsaved + NEW)
+        await editor_rig.editor.written(str(path), unsaved + NEW, "1")
+        assert await editor_rig.text_of(path) == "typed since\n" + unsaved + OLD
+        assert (await editor_rig.editor.status(str(path))) == BufferStatus(modified=True, untitled=False)
+
+    @having(BUFFERS)
+    async def test_text_typed_into_a_file_opened_meanwhile_is_kept(self, editor_rig: Rig) -> None:
+        """The file was opened while the proposal was made."""
+        path = a_file(editor_rig, "file.txt", OLD)
+        assert await editor_rig.editor.unsaved_text(str(path)) is None
+        await editor_rig.open(path)
+        await editor_rig.type(path, "typed since\n" + OLD)
+        await editor_rig.editor.show(proposal(path, OLD, NEW))
+        await editor_rig.accept("1")
+        path.write_text(NEW)
+        await editor_rig.editor.written(str(path), NEW, "1")
+        assert await editor_rig.text_of(path) == "typed since\n" + OLD
 
     @having(BUFFERS)
     async def test_text_typed_after_the_decision_is_never_lost(self, editor_rig: Rig) -> None:

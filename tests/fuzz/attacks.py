@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 
 from drawbridge.ide.claude import TOKEN_HEADER
-from drawbridge.ide.gemini_http import SessionIds
+from drawbridge.ide.gemini.http import SessionIds
 from drawbridge.ide.tools import TOOLS
 from drawbridge.ide.tools.gemini import TOOLS as GEMINI_TOOLS
 from tests.protocols.bytes_of import close, giant_frame_head, more, ping, request, text

@@ -20,7 +20,7 @@ from websockets.asyncio.client import ClientConnection
 
 from tests import seeds
 from tests.fuzz.attacks import Attacker
-from tests.ide.gemini_rig import Cli
+from tests.ide.gemini.rig import Cli
 from tests.ide.processes import Bridge, bridge
 from tests.waiting import PATIENCE, until
 

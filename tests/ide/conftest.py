@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.ide.bridge_rig import BridgeRig
-from tests.ide.gemini_rig import make_project, open_gemini_bridge
+from tests.ide.gemini.rig import make_project, open_gemini_bridge
 
 
 @pytest.fixture

@@ -243,6 +243,18 @@ async def test_a_decision_is_refused_if_the_lines_have_changed(rig: AcceptedRig)
     assert rig.poem.read_text() == now.replace("line 11b\n", "")
 
 
+async def test_an_undo_sent_twice_does_not_undo_an_equal_change(rig: AcceptedRig) -> None:
+    rig.poem.write_text("before\nold\nafter\n" * 3)
+    now = "before\nold\nafter\n" + "before\nNEW\nafter\n" * 2
+    await rig.accept(rig.poem, now)
+    file = await rig.wanted("+1 −1  NEW", "+1 −1  NEW")
+    rig.undo(file, 0)
+    await rig.is_notified("Undone: 1 change in poem.txt. 1 change left.")
+    rig.undo(file, 0)
+    await rig.is_notified("This change no longer needs a decision: someone has decided on it, or the file has changed.")
+    assert rig.poem.read_text() == "before\nold\nafter\n" * 2 + "before\nNEW\nafter\n"
+
+
 async def test_a_decision_on_a_file_applies_only_to_the_shown_version(rig: AcceptedRig) -> None:
     await rig.accept(rig.poem, WRITTEN)
     file = await rig.wanted(*CHANGES)
@@ -369,7 +381,7 @@ async def test_comments_and_visits_need_a_server(rig: AcceptedRig) -> None:
     await rig.is_notified("To show only new changes, start the agent server: drawbridge serve")
     await rig.shows_texts(*CHANGES)
     rig.editor.report(ReviewCommented("poem.txt", 3, 3, "LINE 3\n", "Why?"))
-    await rig.is_notified("Comments need the agent server. Start it with: drawbridge serve")
+    await rig.is_notified("Can't comment: no server is running. Run: drawbridge serve")
     assert len(rig.editor.reviews) == 1
 
 
@@ -397,7 +409,7 @@ async def test_a_server_without_a_session_in_the_folder_is_ignored(rig: Accepted
     async with server.listening():
         await rig.wanted(*CHANGES)
         rig.editor.report(ReviewCommented("poem.txt", 3, 3, "LINE 3\n", "Why?"))
-        await rig.is_notified("Comments need a server session in this directory.")
+        await rig.is_notified("Can't comment: the server has no session here.")
         server.answers = [wire.ReviewAnswer(id="", code="CHECKPOINT_FAILED", text="git failed.")]
         rig.want()
         await rig.is_notified("git failed.")

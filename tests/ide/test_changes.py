@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -177,6 +178,7 @@ class ReviewRig:
         self.link = ServerLink(
             self.reviews, lambda: msgspec.structs.replace(ABOUT, reviews=True),
             lambda _: (None, ""), self.editor.type_prompt,
+            lambda message, level: self.editor.notices.append((message, level)),
         )  # fmt: skip
         self.changes = Changes(self.editor, self.link, self.memory, self.accepted)
 
@@ -205,9 +207,9 @@ def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_link, "SEARCH_SECONDS", 0.02)
 
 
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[ReviewRig]:
-    rig = ReviewRig(tmp_path / "state" / "reviews.json")
+@contextlib.asynccontextmanager
+async def bridge(memory: Path) -> AsyncIterator[ReviewRig]:
+    rig = ReviewRig(memory)
     await rig.editor.start(rig.changes.on_event)  # type: ignore[arg-type]  # nothing else is reported here
     tasks = BackgroundTasks(logging.getLogger("tests.link"))
     failures: list[Exception] = []
@@ -217,6 +219,12 @@ async def rig(tmp_path: Path) -> AsyncIterator[ReviewRig]:
     await tasks.close()
     assert failures == []
     await rig.editor.close()
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[ReviewRig]:
+    async with bridge(tmp_path / "state" / "reviews.json") as rig:
+        yield rig
 
 
 WANTED = ReviewWanted("/ws", "")
@@ -256,7 +264,7 @@ async def test_a_request_ends_when_the_server_ends(rig: ReviewRig) -> None:
     await rig.is_notified("The connection to the agent server was lost.")
 
 
-async def test_a_directory_without_git_is_mentioned_once(rig: ReviewRig) -> None:
+async def test_a_directory_without_git_is_mentioned_once(rig: ReviewRig, tmp_path: Path) -> None:
     server, notice = Served(), "Without git, reviews omit dependencies, caches and large files."
     assert len(notice) <= 66, "it fits on the last line of a narrow editor"
     server.answers = [
@@ -273,6 +281,14 @@ async def test_a_directory_without_git_is_mentioned_once(rig: ReviewRig) -> None
         await until(lambda: len(rig.editor.notices) == 4, "the third message about a review")
         assert [text for text, _ in rig.editor.notices].count(notice) == 1
         assert rig.editor.notices[-1][0] == "1 file +1 −1 to review."
+    restarted = Served()
+    restarted.answers = [answer(FILE, repository="private"), answer(repository="private")]
+    async with restarted.listening(), bridge(tmp_path / "state" / "reviews.json") as other:
+        other.editor.report(WANTED)
+        await other.is_notified("1 file +1 −1 to review.")
+        other.editor.report(WANTED)
+        await other.is_notified("Nothing to review")
+        assert notice not in [text for text, _ in other.editor.notices], "it is said once, not once for each bridge"
 
 
 async def test_a_decision_is_sent_again_after_a_restart_of_the_server(rig: ReviewRig) -> None:
@@ -379,6 +395,21 @@ async def test_a_late_decision_shows_who_decided_first(rig: ReviewRig) -> None:
         await rig.shows("h1")
         rig.editor.report(KEEP)
         await rig.is_notified("phone already undid this change.")
+        await rig.shows()
+
+
+async def test_a_late_decision_does_not_hide_an_interrupted_one(rig: ReviewRig) -> None:
+    """The server was killed during the other decision, and sends the notice about it only with the next review."""
+    notice = "phone undid 5 changes in 3 files (the server was restarted in the meantime)."
+    server = Served()
+    refused = wire.ReviewAnswer(id="", code="HUNK_GONE", text="gone")
+    again = msgspec.structs.replace(answer(version="v2"), notice=notice)
+    server.answers = [answer(FILE), refused, again, answer(version="v2")]
+    async with server.listening():
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
+        rig.editor.report(KEEP)
+        await rig.is_notified(notice)
         await rig.shows()
 
 
@@ -573,7 +604,7 @@ async def test_submitting_is_confirmed_even_if_the_review_fails(rig: ReviewRig) 
         await rig.shows("h1")
         rig.editor.report(ReviewSubmitted("d1", ""))
         await rig.is_notified("git failed.")
-        assert [text for text, _ in rig.editor.notices][1:] == ["Submitted: 1 comment.", "git failed."]
+        assert [text for text, _ in rig.editor.notices][1:] == ["Sent: 1 comment.", "git failed."]
         assert rig.editor.reviews[-1] is None
 
 

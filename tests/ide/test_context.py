@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawbridge.editors.port import Position, Range, Selection
-from drawbridge.ide import gemini_notices
 from drawbridge.ide.context import MEMORY, Context, Recent
-from drawbridge.ide.gemini_notices import (
+from drawbridge.ide.gemini import notices as gemini_notices
+from drawbridge.ide.gemini.notices import (
     SELECTION_LIMIT,
     ContextUpdate,
     Cursor,

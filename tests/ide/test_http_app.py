@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.ide.gemini_http import GeminiSessions
+from drawbridge.ide.gemini.http import GeminiSessions
 from drawbridge.ide.http_app import NOT_SERVED, BridgeApp
 from drawbridge.protocols.gate import BAD_TOKEN, FOREIGN_HOST, FOREIGN_ORIGIN, Head
 from tests.ide.rig import TOKEN, ClaudeRig, head

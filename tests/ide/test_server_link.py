@@ -24,6 +24,9 @@ from tests.waiting import PATIENCE, until
 Said = TypeVar("Said")
 
 TEXT, NEW, MINE = "one\ntwo\n", "one\nTWO\n", "one\nzwei\n"
+BROKEN, REPAIRED = "one\nTW\udcd6\n", "one\nTW\ufffd\n"
+"""A text with a byte that is not UTF-8, as editors pass it on, and as the server receives it."""
+
 ABOUT = wire.Bridge("MemoryEditor", ("/ws",), (812,))
 
 
@@ -89,7 +92,13 @@ class Bridge:
         self.reviews = Reviews(self.editor)
         self.about = ABOUT
         self.failures: list[Exception] = []
-        self.link = ServerLink(self.reviews, lambda: self.about, self._known_as, self.editor.type_prompt)
+        self.link = ServerLink(
+            self.reviews,
+            lambda: self.about,
+            self._known_as,
+            self.editor.type_prompt,
+            lambda message, level: self.editor.notices.append((message, level)),
+        )
         self.reviews.use_arbiter(self.link)
 
     def _known_as(self, owner: Hashable) -> tuple[int | None, str]:
@@ -220,6 +229,22 @@ async def test_unsaved_work_is_in_new_text_but_not_in_agent_text(bridge: Bridge,
     await task
 
 
+async def test_bytes_that_are_not_utf8_do_not_end_the_connection(bridge: Bridge, file: Path) -> None:
+    """They may be in unsaved work, and in the name of a folder. The proposal is announced to each server."""
+    bridge.about = wire.Bridge("MemoryEditor", ("/caf\udce9",))
+    bridge.editor.open(str(file))
+    bridge.editor.type(str(file), f"\udcfc\n{TEXT}")
+    task = bridge.propose(file)
+    await bridge.shown()
+    for _ in range(2):
+        async with Server().listening() as server:
+            assert (await server.receives(wire.Bridge)).folders == ("/caf\ufffd",)
+            assert (await server.receives(wire.Proposed)).new_text == f"\ufffd\n{NEW}"
+            assert server.connections == 1
+    bridge.reviews.withdraw_all("claude")
+    await decided(task)
+
+
 async def test_a_canceled_call_leaves_its_proposal_undecided(bridge: Bridge, server: Server, file: Path) -> None:
     """The agent's own dialog can still ask the user."""
     task = bridge.propose(file)
@@ -238,6 +263,37 @@ async def test_the_editors_decision_counts_if_it_is_first(
     assert await decided(task) == decision
     asked = await server.receives(wire.EditorDecision)
     assert asked.text == (decision.text if isinstance(decision, Accepted) else None)
+
+
+async def test_an_accepted_text_may_have_bytes_that_are_not_utf8(bridge: Bridge, server: Server, file: Path) -> None:
+    """Neovim passes such bytes on as lone surrogates, which JSON can't express."""
+    task = bridge.propose(file)
+    proposal = await bridge.shown()
+    await server.receives(wire.Proposed)
+    bridge.editor.decide(proposal.id, Accepted(BROKEN))
+    assert (await server.receives(wire.EditorDecision)).text == REPAIRED
+    assert await decided(task) == Accepted(BROKEN)
+
+
+async def test_a_decision_that_was_not_passed_on_is_reported(
+    bridge: Bridge, server: Server, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The view is already closed, so the user has to answer in the agent's terminal."""
+
+    async def fails(id: str, text: str | None) -> bool:
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(bridge.link, "may_decide", fails)
+    task = bridge.propose(file)
+    proposal = await bridge.shown()
+    await server.receives(wire.Proposed)
+    bridge.editor.decide(proposal.id, Accepted(NEW))
+    await until(lambda: bridge.editor.notices, "the notice")
+    [(notice, _)] = bridge.editor.notices
+    assert notice.startswith("Your decision may not have reached the agent")
+    assert not task.done()
+    bridge.reviews.withdraw("claude", "tab", IN_ITS_DIALOG)
+    await decided(task)
 
 
 async def test_a_late_decision_does_not_count(bridge: Bridge, server: Server, file: Path) -> None:
@@ -290,7 +346,9 @@ def offer(file: Path, id: str = "appr_1", text: str = NEW) -> wire.Offer:
     return wire.Offer(id, "Claude Code", str(file), text)
 
 
-@pytest.mark.parametrize(("decision", "text"), [(Accepted(MINE), MINE), (Rejected(), None)])
+@pytest.mark.parametrize(
+    ("decision", "text"), [(Accepted(MINE), MINE), (Accepted(BROKEN), REPAIRED), (Rejected(), None)]
+)
 async def test_the_editor_decides_on_proposals_from_the_server(
     bridge: Bridge, server: Server, file: Path, decision: Accepted | Rejected, text: str | None
 ) -> None:
@@ -321,6 +379,32 @@ async def test_a_proposal_decided_elsewhere_is_closed_without_a_report(
     assert [
         message for message in server.messages if isinstance(message, wire.OfferAnswered | wire.OfferDeclined)
     ] == []
+
+
+@pytest.mark.parametrize("decision", [Accepted(MINE), Rejected()])
+async def test_the_user_is_notified_of_a_decision_that_was_too_late(
+    bridge: Bridge, server: Server, file: Path, decision: Accepted | Rejected
+) -> None:
+    """The server closed the proposal before it received the decision. The next decision counts, without a notice."""
+    server.sends(offer(file))
+    bridge.editor.decide((await bridge.shown()).id, decision)
+    await server.receives(wire.OfferAnswered)
+    server.sends(wire.Withdraw("appr_1", True))
+    await until(lambda: bridge.editor.notices, "the notice")
+    server.sends(wire.Withdraw("appr_1", True))
+    server.sends(offer(file.with_name("b.py"), "appr_2"))
+    bridge.editor.decide((await bridge.shown()).id, decision)
+    await server.receives(wire.OfferAnswered, 2)
+    assert bridge.editor.notices == [("Your decision came too late. The proposal was already closed.", "warn")]
+
+
+async def test_the_user_is_notified_of_a_decision_that_was_refused(bridge: Bridge, server: Server, file: Path) -> None:
+    """The server offers the proposal again if it can't record the decision."""
+    for number in (1, 2):
+        server.sends(offer(file))
+        bridge.editor.decide((await bridge.shown()).id, Rejected())
+        await server.receives(wire.OfferAnswered, number)
+    assert bridge.editor.notices == [("Your decision on a.py was not accepted. Decide again.", "warn")]
 
 
 async def test_a_proposal_that_cannot_be_shown_is_declined(bridge: Bridge, server: Server, file: Path) -> None:

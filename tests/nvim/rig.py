@@ -13,9 +13,9 @@ from typing import Any
 
 from drawbridge import text
 from drawbridge.core.errors import EditorGone
-from drawbridge.editors import neovim_rpc
-from drawbridge.editors.neovim import Neovim
-from drawbridge.editors.neovim_rpc import OnNotification, Session
+from drawbridge.editors.neovim import rpc as neovim_rpc
+from drawbridge.editors.neovim.neovim import Neovim
+from drawbridge.editors.neovim.rpc import OnNotification, Session
 from drawbridge.editors.port import Accepted, Decided, EditorEvent, Proposal, Rejected
 from drawbridge.text import hunks
 from tests.programs import WITHOUT_PYTHON

@@ -99,7 +99,7 @@ async def test_accepted_changes_are_kept_and_undone(program: Path, tmp_path: Pat
             editor.keys("]c")
             editor.wait("return vim.api.nvim_win_get_cursor(0)[1] == 7")
             editor.command("DrawbridgeComment Why?")
-            logs(editor, "Comments need the agent server. Start it with: drawbridge serve")
+            logs(editor, "Can't comment: no server is running. Run: drawbridge serve")
             editor.command("DrawbridgeUndo")
             expected = CHANGED.replace("line 6\n", "line 6\nline 7\n")
             becomes(editor, LINES, *expected.splitlines())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -102,6 +103,7 @@ class TestStarting:
 
 INSTALLER = f"""
 import os
+import shutil
 os.makedirs('.venv/bin')
 with open('.venv/bin/drawbridge', 'w') as program:
     program.write('#!/bin/sh\\nexec {sys.executable} -m drawbridge "$@"\\n')
@@ -113,10 +115,9 @@ os.chmod('.venv/bin/drawbridge', 0o755)
 def plugin_alone(editor: Neovim, folder: Path, installer: str) -> None:
     """Makes Neovim use a copy of the plugin without a .venv, and a PATH with only Python."""
     root = Path(__file__).resolve().parents[2]
-    for part in ("lua/drawbridge", "tools", "bin"):
+    shutil.copytree(root / "lua", folder / "lua")
+    for part in ("tools", "bin"):
         (folder / part).mkdir(parents=True)
-    for module in (root / "lua" / "drawbridge").iterdir():
-        (folder / "lua" / "drawbridge" / module.name).write_bytes(module.read_bytes())
     (folder / "tools" / "dev.py").write_text(installer)
     (folder / "bin" / "python3").symlink_to(sys.executable)
     editor.lua("vim.opt.runtimepath:prepend(...) vim.env.PATH = ... .. '/bin'", str(folder))

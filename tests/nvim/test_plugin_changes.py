@@ -747,7 +747,7 @@ async def test_a_suggestion_that_is_not_added_is_not_lost(newest: ReviewRig) -> 
 
 
 LOSE_ANSWERS = """
-local suggest = require('drawbridge.changes_suggest')
+local suggest = require('drawbridge.changes.suggest')
 local suggested = suggest.suggested
 suggest.suggested = function() end
 restore_answers = function()

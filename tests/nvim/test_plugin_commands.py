@@ -205,7 +205,7 @@ class TestStatus:
     def test_a_notice_does_not_cover_the_status(self, editor: Neovim) -> None:
         connect(editor, "claude-code")
         above = "return vim.api.nvim_win_get_config(0).zindex > vim.api.nvim_win_get_config(...).zindex"
-        notice = editor.lua("return require('drawbridge.view_notice').show({ 'a notice' }).float")
+        notice = editor.lua("return require('drawbridge.view.notice').show({ 'a notice' }).float")
         editor.command("DrawbridgeStatus")
         editor.wait(FLOAT)
         assert editor.lua(above, notice)

@@ -14,7 +14,7 @@ from .plugin_rig import ROOT, Neovim, neovim
 
 HELP = (ROOT / "doc" / "drawbridge.txt").read_text()
 PAGE = (ROOT / "docs" / "neovim.md").read_text()
-LUA = [file.read_text() for file in sorted((ROOT / "lua" / "drawbridge").glob("*.lua"))]
+LUA = [file.read_text() for file in sorted((ROOT / "lua" / "drawbridge").rglob("*.lua"))]
 TAGS = set(re.findall(r"\*([^*\s|]+)\*", HELP))
 
 
@@ -63,6 +63,13 @@ def test_every_command_is_described(editor: Neovim) -> None:
     assert [name for name in commands if f":{name}" not in PAGE] == []
 
 
+def test_every_command_that_asks_a_question_is_named() -> None:
+    """The other commands do not block, so they can be used in mappings and scripts."""
+    [sentence] = re.findall(r"Commands do not block, except that (.+?) may ask", HELP, re.DOTALL)
+    asking = sum(text.count("vim.fn.confirm(") for text in LUA)
+    assert len(re.findall(r"\|:\w+\|", sentence)) == asking > 0
+
+
 def test_every_public_function_is_described(editor: Neovim) -> None:
     functions = editor.lua("return vim.tbl_keys(require('drawbridge'))")
     assert [name for name in functions if f"drawbridge.{name}()" not in TAGS and f"`{name}()`" not in HELP] == []
@@ -75,7 +82,7 @@ def test_every_event_is_described() -> None:
 
 
 def test_every_highlight_is_described(editor: Neovim) -> None:
-    editor.lua("require('drawbridge.view_bar').define_highlights()")
+    editor.lua("require('drawbridge.view.bar').define_highlights()")
     groups = set(editor.lua("return vim.fn.getcompletion('Drawbridge', 'highlight')"))
     assert groups
     assert {f"hl-{name}" for name in groups} == {tag for tag in TAGS if tag.startswith("hl-")}

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 import pytest
 
 from drawbridge.core.errors import EditorGone
-from drawbridge.editors import neovim_rpc
+from drawbridge.editors.neovim import rpc as neovim_rpc
 from drawbridge.editors.port import Accepted, Gone
 from tests import seeds
 from tests.programs import each_nvim, nvim_version

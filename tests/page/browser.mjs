@@ -1,7 +1,7 @@
 // Drives a headless browser until standard input is closed. Prints {"ready": true}, then reads one command per line, a
 // JSON object, and answers each with a JSON object that has the same `id` and a `result` or an `error`. `page` names
-// the person whose window the command is for. Each person has a separate profile, and the errors, warnings and dialogs
-// in their window are recorded.
+// the person whose window the command is for. Each person has a separate profile, unless `open` names another person in
+// `beside`. The errors, warnings and dialogs in each window are recorded.
 // DRAWBRIDGE_TEST_PLAYWRIGHT: the directory of playwright-core; DRAWBRIDGE_TEST_CHROMIUM: the browser.
 import fs from 'node:fs';
 import { createRequire } from 'node:module';
@@ -19,15 +19,12 @@ const browser = await chromium.launch({
   timeout: PATIENCE,
 });
 
-async function open({
-  page: name,
-  url,
+async function profile({
   width = 1280,
   height = 800,
   dark = false,
   untrusting = false,
   forced = false,
-  held,
   worker = false,
 }) {
   const context = await browser.newContext({
@@ -45,6 +42,11 @@ async function open({
     const count = ({ target }) => (globalThis.ignoredClicks += target.closest?.('.moved') ? 1 : 0);
     addEventListener('click', count, true);
   });
+  return context;
+}
+
+async function open({ page: name, url, beside, held, ...how }) {
+  const context = beside ? people.get(beside).context : await profile(how);
   const page = await context.newPage();
   page.setDefaultTimeout(PATIENCE);
   const person = { context, page, complaints: [], requests: [] };
@@ -77,9 +79,10 @@ async function described({ page, complaints }) {
 
 const commands = {
   open,
-  close: async ({ page }, { context }) => {
-    people.delete(page);
-    await context.close();
+  close: async ({ page: name }, { context, page }) => {
+    people.delete(name);
+    if ([...people.values()].some((other) => other.context === context)) await page.close();
+    else await context.close();
   },
   // Clicks again, as a person would, if the click was ignored because the button had just moved.
   click: async ({ css }, { page }) => {

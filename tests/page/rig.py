@@ -24,15 +24,16 @@ class Browser(BrowserProcess):
         self._names = (f"person{number}" for number in itertools.count(1))
 
     @contextlib.contextmanager
-    def person(self, url: str, **how: Any) -> Iterator[Person]:
-        """Opens ``url`` in a window with a new profile, and closes both when the context exits.
+    def person(self, url: str, *, beside: Person | None = None, **how: Any) -> Iterator[Person]:
+        """Opens ``url`` in a window with a new profile, or with the profile of ``beside``. Closes the window when the
+        context exits, and the profile with its last window.
 
         ``how``: width and height (in pixels), dark, forced (forced colors), untrusting (ignores certificate errors),
         held (a file whose request is held back until :meth:`Person.lets` is called), worker (whether the web UI may
         install its service worker).
         """
         person = Person(self, next(self._names))
-        person("open", url=url, **how)
+        person("open", url=url, beside=beside and beside._name, **how)
         try:
             yield person
         finally:

@@ -541,7 +541,7 @@ def test_number_keys_choose_options_only_on_a_visible_card(browser: Browser, add
 
 # Small screens, forced colors.
 
-SIDEWAYS = {"width": 844, "height": 390}
+SIDEWAYS: dict[str, Any] = {"width": 844, "height": 390}
 
 
 @pytest.mark.slow

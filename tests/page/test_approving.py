@@ -19,7 +19,7 @@ ACCEPT = f"{CURRENT} footer .yes"
 ACCEPTS = f"{CURRENT} footer .yes.accepts"
 READS = f"{CURRENT} footer .reads"
 SUBMIT = f"{CURRENT} form footer .yes"
-PHONE = {"width": 390, "height": 844}
+PHONE: dict[str, Any] = {"width": 390, "height": 844}
 
 OPEN = "document.querySelectorAll('.approval').length === {}"
 OUT_OF_SIGHT = (

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import http.server
 import signal
 import socket
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.server.processes import Server
 
 from .conftest import page_of, project_in, serving
 from .rig import Browser, Person
+from .test_frame import main_script
 from .test_real_claude import PASTES_A_PICTURE
 
 pytestmark = pytest.mark.thorough
@@ -204,3 +208,53 @@ async def test_the_web_ui_opens_offline_and_shows_disconnected(
             person.sees("h2", "blog")
             person.presses("Enter")
             person.sees(".finished", "Finished")
+
+
+class _Interrupted(http.server.BaseHTTPRequestHandler):
+    """A server whose connection is lost after index.html, which names another main script than the cached one."""
+
+    timeout = 1.0  # Chromium also opens connections that it does not use
+
+    def do_GET(self) -> None:
+        if self.path != "/":
+            return
+        index = (programs.page() / "index.html").read_text().replace(main_script(), "part-00000000.js").encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(index)))
+        self.end_headers()
+        self.wfile.write(index)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def interrupted_update(port: int) -> Iterator[None]:
+    """Runs a server with a newer web UI, of which only index.html arrives."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", port), _Interrupted) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+async def test_the_web_ui_opens_offline_after_half_an_update(browser: Browser, tmp_path: Path, directory: Path) -> None:
+    port, data = free_port(), tmp_path / "data"
+    with contextlib.ExitStack() as stack:
+        async with serving_at(port, data, directory.parent) as server:
+            project = await project_in(server, directory)
+            address = f"{page_of(server)}#token={server.token}&project={project}"
+            person = stack.enter_context(browser.person(address, worker=True))
+            person.sees("h2", "blog")
+            person.runs("navigator.serviceWorker.ready.then(() => true)")
+            person.fills("#prompt", "a draft")
+        with interrupted_update(port):
+            person("reload")
+            person.sees(".skeleton")
+        person("reload")
+        person.sees(".connection", "Disconnected")
+        assert person("value", css="#prompt") == "a draft"

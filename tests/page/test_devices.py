@@ -139,6 +139,29 @@ async def test_a_revoked_device_shows_why_and_forgets_its_token(
         assert person("value", css="#prompt") == "a thought"
 
 
+def test_a_window_takes_over_the_new_token_of_another(browser: Browser, own_server: Server) -> None:
+    old, new = (given(own_server, name, "run") for name in ("old phone", "new phone"))
+    page = page_of(own_server)
+    with browser.person(f"{page}#token={old}") as person, browser.person(page, beside=person) as other:
+        other.goes_to("#/settings")
+        other.sees(".settings", "This device is “old phone”.")
+        person.runs(f"location.hash = '#token={new}'")
+        person.clicks("dialog button:has-text('Use the link’s token')")
+        other.sees(".settings", "This device is “new phone”.")
+
+
+def test_a_refused_token_does_not_delete_a_newer_one(browser: Browser, own_server: Server) -> None:
+    """The window has missed that another one has stored it."""
+    old, new = (given(own_server, name, "run") for name in ("old phone", "new phone"))
+    with browser.person(f"{page_of(own_server)}#token={old}") as person:
+        person.goes_to("#/settings")
+        person.sees(".settings", "This device is “old phone”.")
+        person.runs(f"localStorage.setItem('drawbridge.token', '{new}')")  # only other windows get an event
+        Devices(own_server.data).revoke("old phone")
+        person.sees(".settings", "This device is “new phone”.")
+        assert person.runs(TOKEN) == new
+
+
 def test_a_link_with_a_wrong_token_changes_nothing(browser: Browser, own_server: Server) -> None:
     """Any website can link to the web UI with a token in the address."""
     page = page_of(own_server)

@@ -546,6 +546,16 @@ def test_the_connection_opens_while_the_script_loads(browser: Browser, server: S
         assert person.runs("window.early === undefined"), "it is used, and only once"
 
 
+def test_a_late_script_does_not_open_a_second_connection(browser: Browser, server: Server, address: str) -> None:
+    with browser.person(f"{page_of(server)}icon.svg", held=first_script()) as person:
+        person.runs(f"void (location.href = {json.dumps(address)})")
+        person.sees("h2", "blog")
+        person.until("document.documentElement.dataset.connection === 'open'")
+        person.lets()
+        person.until("document.querySelectorAll('head [rel=modulepreload]').length > 1")
+        assert person.runs("window.early === undefined")
+
+
 def test_the_worker_installs_after_the_session_has_loaded(browser: Browser, server: Server, address: str) -> None:
     """Its requests would slow down a first visit over a slow network."""
     [lexer] = [file.name for file in programs.page().glob("part-*.js") if "Infinite loop on byte" in file.read_text()]

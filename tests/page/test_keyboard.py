@@ -31,7 +31,7 @@ __all__ = ["committing", "repository"]  # fixtures
 
 pytestmark = pytest.mark.thorough
 
-SIZE = {"width": 1440, "height": 900}
+SIZE: dict[str, Any] = {"width": 1440, "height": 900}
 MENU = "[aria-label='Session menu']"
 NO_DIALOG = "!document.querySelector('dialog')"
 """True once the web UI has removed a closed dialog. Until then, the key that opens it again has no effect."""

@@ -200,6 +200,7 @@ def test_an_error_of_a_call_has_its_own_line_on_a_phone(browser: Browser, addres
 def test_several_requests_fit_on_a_narrow_phone(browser: Browser, address: str) -> None:
     """The line above the requests used to be wider than the screen, and the placeholder was cut in its second line."""
     with browser.person(address, width=320, height=640) as person:
+        person.sees("#prompt")
         assert person.runs(
             "document.querySelector('#prompt').scrollHeight <= document.querySelector('#prompt').clientHeight"
         )

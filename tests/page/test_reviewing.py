@@ -208,6 +208,32 @@ async def test_keeping_unseen_changes_asks_for_confirmation(browser: Browser, se
 
 
 @pytest.mark.thorough
+async def test_a_change_made_during_the_question_is_not_decided_on(
+    browser: Browser, server: Server, project: str, repository: Path
+) -> None:
+    """The user has been asked about fewer changes, and has not seen it."""
+    with browser.person(address_of(server, project), width=1280, height=560) as person:
+        opens(person, project)
+        person.clicks(".review-bar button:has-text('Keep all')")
+        person.sees("dialog h2", "Keep 4 changes in 3 files?")
+        await runs(server, project, {"late.txt": "late\n"})
+        person.sees(".review-bar", "4 files · 5 changes")
+        person.clicks("dialog footer .yes")
+        person.sees(".review-bar .notice", "The review has changed since you saw it, so your decision was not applied.")
+        person.sees(".review-bar .notice", "Read what is new in late.txt, then decide again.")
+        assert len(await ids(server, project)) == 5
+        later = poem(line_5="LINE 5", line_18="LINE 18", line_30="LINE 30")
+        person.clicks("[aria-label='poem.txt'] .review-file-head button:has-text('Undo file')")
+        person.sees("dialog h2", "Undo 2 changes in poem.txt?")
+        await runs(server, project, {"poem.txt": later})
+        person.sees(".review-bar", "4 files · 6 changes")
+        person.loses(".review-bar .hint", "The agent is working")
+        person.clicks("dialog footer .no")
+        person.sees("[aria-label='poem.txt'] .review-file-head .notice", "your decision was not applied.")
+        assert (repository / "poem.txt").read_text() == later
+
+
+@pytest.mark.thorough
 async def test_undo_does_not_touch_a_file_changed_since_it_was_shown(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:

@@ -208,6 +208,31 @@ async def test_sessions_that_need_an_answer_come_first(browser: Browser, server:
             person.sees(".approval")
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("width", [390, 768, 1280])
+async def test_without_the_list_a_link_leads_to_other_requests(
+    browser: Browser, server: Server, directory: Path, width: int
+) -> None:
+    shown = await project_in(server, directory)
+    (directory.parent / "other").mkdir()
+    other = await project_in(server, directory.parent / "other")
+    with browser.person(f"{page_of(server)}#token={server.token}&project={shown}", width=width, height=844) as person:
+        person.sees("#prompt")
+        if width > 1000:
+            person.clicks(".side .fold")
+        person.loses(".next-request")
+        async with server.client() as client:
+            await client.ask("project_join", project_id=other)
+            await client.ask("execute", {"prompt": "Something"}, other)
+            await client.receive("permission_request")
+        person.sees(".next-request", "1")
+        person.runs("location.hash = '#/settings'")
+        person.sees(".project-head h2", "Settings")
+        person.clicks(".next-request")
+        person.sees(".approval")
+        person.loses(".next-request")
+
+
 async def test_an_unread_session_has_a_dot_and_no_count(browser: Browser, server: Server, address: str) -> None:
     """Finding S3-28: the count of unread messages counted records."""
     with browser.person(address) as person:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.auth.devices import Devices
+from drawbridge.server.auth.devices import Devices, new_code, redeem
 from tests import programs
 from tests.server.processes import Server
 
@@ -53,6 +53,23 @@ async def test_s3_34_a_phone_is_paired_from_the_web_ui(browser: Browser, own_ser
             person.sees(".settings", "No devices are paired")
             phone.sees(".connect", "")
         assert all(device.revoked for device in Devices(own_server.data))
+
+
+def test_what_a_revoked_device_paired_can_be_revoked(browser: Browser, own_server: Server) -> None:
+    """Whoever stole a phone for a minute may have paired another device with it."""
+    devices = Devices(own_server.data)
+    stolen, _ = devices.add("stolen", "admin")
+    redeem(devices, new_code(devices, "admin", maker=stolen.identity), "laptop")
+    with browser.person(f"{page_of(own_server)}#token={own_server.token}") as person:
+        opens_settings(person)
+        person.sees(".devices li:last-child small", "paired by stolen")
+        person.clicks(".devices li:first-child button")
+        person.sees("dialog", "Revoke “stolen”?")
+        person.clicks("dialog button:has-text('Revoke')")
+        person.sees("dialog", "Devices that it paired still have access: “laptop”.")
+        person.clicks("dialog button:has-text('Revoke')")
+        person.sees(".settings", "No devices are paired")
+    assert all(device.revoked for device in devices)
 
 
 def test_a_device_with_a_limited_scope_cannot_manage_others(browser: Browser, own_server: Server) -> None:
@@ -175,8 +192,8 @@ async def test_usage_is_shown_by_project_and_day(browser: Browser, server: Serve
         used = (await client.ask("usage"))["data"]["rows"]
     tokens = sum(row["input_tokens"] + row["output_tokens"] for row in used)
     cost = sum(row["cost_usd"] for row in used)
-    for size in ({"width": 1440, "height": 900}, {"width": 320, "height": 640}):
-        with browser.person(f"{page_of(server)}#token={server.token}", **size) as person:
+    for width, height in ((1440, 900), (320, 640)):
+        with browser.person(f"{page_of(server)}#token={server.token}", width=width, height=height) as person:
             opens_settings(person)
             person.sees(".usage caption", "By project")
             person.sees(".usage tbody th", "blog")
@@ -194,3 +211,36 @@ def test_signing_out_forgets_the_token(browser: Browser, server: Server) -> None
         person.clicks("dialog button:has-text('Sign out')")
         person.sees("#token")
         assert person.runs("localStorage.getItem('drawbridge.token')") is None
+
+
+def test_signing_out_signs_out_the_other_windows(
+    browser: Browser, server: Server, address: str, directory: Path
+) -> None:
+    """Nothing that they have loaded can be reached. Signing in again in one of them signs in the others, too."""
+    with browser.person(address) as person, browser.person(page_of(server), beside=person) as other:
+        asks(person, edit(directory / "notes.md", "up", "down"))
+        other.until("document.title === '(1) Drawbridge'")
+        opens_settings(other)
+        other.clicks("button:has-text('Sign out')")
+        other.sees("dialog", "Sign out?")
+        opens_settings(person)
+        person.clicks("button:has-text('Sign out')")
+        person.clicks("dialog button:has-text('Sign out')")
+        other.sees(".connect .problem", "This browser was signed out in another window.")
+        other.until("document.documentElement.dataset.connection === 'idle'")
+        other.until("document.title === 'Drawbridge'")
+        assert not other("visible", css="dialog")
+        other.presses("Control+k")
+        person.fills("#token", server.token)
+        person.clicks("text=Connect")
+        other.sees(".settings")
+        assert not other("visible", css="dialog"), "the list of sessions is not open"
+
+
+def test_a_window_that_was_frozen_is_signed_out(browser: Browser, server: Server) -> None:
+    """Meanwhile, it got no events from the others."""
+    with browser.person(f"{page_of(server)}#token={server.token}") as person:
+        opens_settings(person)
+        person.runs("localStorage.removeItem('drawbridge.token')")  # only other windows get an event
+        person.runs("void document.dispatchEvent(new Event('visibilitychange'))")
+        person.sees(".connect .problem", "This browser was signed out in another window.")

@@ -15,7 +15,7 @@ from websockets.protocol import CLIENT, OPEN, Protocol
 
 from drawbridge.protocols.compression import compressed
 from drawbridge.protocols.http import Closed, HttpConnection, Message, RequestHead
-from drawbridge.protocols.websocket import framed
+from drawbridge.protocols.websocket import AT_ONCE, framed
 from tests.protocols.bytes_of import frame, more, request, text
 
 HEADER = "Sec-WebSocket-Extensions"
@@ -135,15 +135,29 @@ def test_the_limit_applies_during_decompression() -> None:
 
 
 def test_an_unauthenticated_client_cannot_send_many_messages() -> None:
-    """Each message is within the limit for messages, and all arrive at once. A client with a token may send them."""
+    """Each message is within the limit for messages, and all arrive at once."""
     connection, _ = opened("permessage-deflate")
     assert connection.websocket is not None
     connection.websocket.limit_unfinished(16_384)
     *messages, end = connection.receive(sent(b"a" * (LIMIT // 2 + 1)) * 50)
     assert len(messages) == 1
     assert end == Closed(1009)
-    trusted, _ = opened("permessage-deflate")
-    assert len(trusted.receive(sent(b"a" * (LIMIT // 2 + 1)) * 50)) == 50
+
+
+def test_a_few_bytes_cannot_become_hundreds_of_messages() -> None:
+    """This also applies to a client with a token, which may be a device that is only allowed to read."""
+    connection, _ = opened("permessage-deflate")
+    *messages, end = connection.receive(sent(b"a" * LIMIT) * 250)
+    assert messages == [Message("a" * LIMIT)] * AT_ONCE
+    assert end == Closed(1009)
+
+
+def test_each_read_may_contain_large_messages() -> None:
+    """The limit is for the bytes of one read. Small messages have no limit, and neither have later reads."""
+    connection, _ = opened("permessage-deflate")
+    for _ in range(3):
+        assert len(connection.receive(sent(b"a" * LIMIT) * AT_ONCE)) == AT_ONCE
+        assert len(connection.receive(sent(b'{"type": "hello"}') * 1_000)) == 1_000
 
 
 def test_the_message_right_after_the_token_may_be_large() -> None:

@@ -195,6 +195,27 @@ def test_any_method_can_be_refused(method: str, upgrade: str | None) -> None:
     assert connection.finished
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize(
+    ("headers", "version", "expected"),
+    [
+        ({"Transfer-Encoding": "chunked"}, "1.0", 400),
+        ({"Content-Length": "5", "Transfer-Encoding": "chunked"}, "1.1", 400),
+        ({"X-Filler": "x" * HEAD_LIMIT}, "1.1", 431),
+    ],
+    ids=["chunked in HTTP/1.0", "two lengths", "too long"],
+)
+def test_an_unacceptable_head_is_refused_for_any_method(
+    method: str, headers: dict[str, str], version: str, expected: int
+) -> None:
+    connection = HttpConnection()
+    assert connection.receive(request({**headers}, line=f"{method} / HTTP/{version}")) == []
+    sent = answer(connection)
+    assert int(sent.split()[1]) == expected
+    assert sent.endswith(b"\r\n\r\n") == (method == "HEAD"), "an answer to HEAD has no body"
+    assert connection.finished
+
+
 def test_a_second_request_on_the_connection_is_not_answered() -> None:
     connection, _ = ask(request({"Upgrade": None}) * 2)
     connection.refuse(Refusal(401, "no"))

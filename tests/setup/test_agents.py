@@ -67,7 +67,7 @@ def test_setup_creates_what_it_needs_and_removes_it_again(agent: str, scope: str
     path = AGENTS[agent].settings_file(Path.cwd() if scope == "project" else None)
     output = setup(agent, "--scope", scope)
     assert output.code == 0
-    assert f"  Create {path}: {len(AGENTS[agent].events)} hooks that call the guard" in output.output
+    assert f"  Create {path}: {len(AGENTS[agent].events)} hooks that call the guard, and report" in output.output
     assert set(handlers(agent, scope)) == set(AGENTS[agent].events)
     assert path.stat().st_mode & 0o777 == 0o600
     output = setup(agent, "--scope", scope, "--remove")

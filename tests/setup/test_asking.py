@@ -19,6 +19,8 @@ from pathlib import Path
 import pytest
 
 from drawbridge.agents.claude.hook_settings import ASK_MODE
+from drawbridge.core.errors import NotWritable
+from drawbridge.setup import files, installed
 from drawbridge.setup.agents import AGENTS
 from tests.setup.conftest import Setup, everything_below
 from tests.waiting import PATIENCE
@@ -215,6 +217,72 @@ def test_removing_the_mode_restores_the_file_exactly(text: str, setup: Setup, us
     setup("claude", "--ask-mode")
     setup("claude", "--remove")
     assert user.read_text() == text
+
+
+def fail(*_: object) -> None:
+    raise NotWritable("The disk is full.")
+
+
+@pytest.mark.usefixtures("guard")
+@pytest.mark.parametrize("text", [None, '{"permissions": {"defaultMode": "acceptEdits"}, "b": 2}'])
+def test_a_setup_that_failed_halfway_can_be_undone(
+    text: str | None, setup: Setup, user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Setup fails after it has changed the settings. When it is run again, it finds nothing left to do."""
+    setup("codex")  # installs the copy of the guard
+    user.parent.mkdir()
+    if text is not None:
+        user.write_text(text)
+    with monkeypatch.context() as patch:
+        patch.setattr(installed, "install_copy", fail)
+        assert setup("claude", "--ask-mode").code == 3
+    assert LASTING.items() <= json.loads(user.read_text())["permissions"].items()
+    assert setup("claude", "--ask-mode").output.startswith("Already set up")
+    assert setup("claude", "--remove").code == 0
+    assert (user.read_text() if user.exists() else None) == text
+
+
+class Killed(BaseException):
+    """Ends setup like a signal: no code reacts to it."""
+
+
+def killed(*_: object) -> None:
+    raise Killed
+
+
+@pytest.mark.usefixtures("guard")
+def test_an_interrupted_change_back_can_be_undone(setup: Setup, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Setup is interrupted before it has restored the mode."""
+    text = '{"permissions": {"defaultMode": "acceptEdits"}, "b": 2}'
+    put(user, json.loads(text))
+    setup("claude", "--ask-mode")
+    with monkeypatch.context() as patch:
+        patch.setattr(files.Change, "apply", killed)
+        with pytest.raises(Killed):
+            setup("claude", "--no-ask-mode")
+    assert setup("claude", "--remove").code == 0
+    assert user.read_text() == text
+
+
+@pytest.mark.usefixtures("guard")
+def test_settings_that_were_not_written_are_not_recorded(
+    setup: Setup, user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user creates the file after setup has failed. It is not removed as a file that setup created."""
+    replace = os.replace
+
+    def full(source: str | Path, target: str | Path) -> None:
+        if Path(target) == user:
+            raise OSError(28, "No space left on device")
+        replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        assert setup("claude").code == 3
+    user.write_text("{}\n")
+    setup("claude")
+    assert setup("claude", "--remove").code == 0
+    assert user.read_text() == "{}\n"
 
 
 @pytest.mark.usefixtures("guard")

@@ -98,6 +98,20 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatc
     assert everything_below(tmp_path) == {"a": b"old"}
 
 
+def test_a_backup_that_cannot_be_written_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is called a backup must not lack the content that it is a backup of."""
+    file = tmp_path / "a"
+    file.write_bytes(b"old")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(NotWritable, match=r"a can't be changed: no space left on device\."):
+        Change(file, b"old", b"new").apply()
+    assert everything_below(tmp_path) == {"a": b"old"}
+
+
 def test_a_directory_or_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnusableFile, match="is not a regular file"):
         read(tmp_path)

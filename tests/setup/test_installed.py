@@ -15,6 +15,7 @@ import pytest
 import drawbridge
 from drawbridge.cli import main
 from drawbridge.core.errors import NoProgram, NotPrivate, WorldError
+from drawbridge.core.own_command import own_command
 from drawbridge.setup import copies, installed, interpreter
 from drawbridge.setup.interpreter import choose, is_passing
 from tests.setup.conftest import Setup, everything_below, stub
@@ -224,7 +225,8 @@ def test_the_fast_form_is_printed_for_a_shell(
     assert main(["hook", "--print-command", *flags, "--policy", "any"]) == 0
     printed = capsys.readouterr()
     assert shlex.split(printed.out) == installed.fast_command("codex")
-    assert "has different settings, or is a different version. `drawbridge setup codex` updates it" in printed.err
+    update = f"has different settings, or is a different version. `{own_command()} setup codex` updates it"
+    assert update in printed.err
     assert stub("codex").read_text() == text, "printing the command changes nothing"
 
 

@@ -172,6 +172,9 @@ def test_the_service_gets_the_settings_but_no_secrets(home: Path) -> None:
         "DRAWBRIDGE_CONFIG": "/etc/a \"quoted\" 'file'.toml",
         "ANTHROPIC_API_KEY": "sk-secret",
         "DRAWBRIDGE_SERVE_MODE": "two\nlines",
+        "XDG_STATE_HOME": "/home/ada/.state",
+        "CODEX_HOME": "/home/ada/codex",
+        "GEMINI_CLI_HOME": "/home/ada/gemini",
         "DRAWBRIDGE_SERVE_WEBHOOK": "https://ntfy.example/sk-secret",
     }
     content = serve.service("linux", given).content().decode()
@@ -179,6 +182,9 @@ def test_the_service_gets_the_settings_but_no_secrets(home: Path) -> None:
         "PATH": "/usr/bin:/opt/50% more/bin",
         "DRAWBRIDGE_SERVE_PORT": "9000",
         "DRAWBRIDGE_CONFIG": given["DRAWBRIDGE_CONFIG"],
+        "XDG_STATE_HOME": "/home/ada/.state",
+        "CODEX_HOME": "/home/ada/codex",
+        "GEMINI_CLI_HOME": "/home/ada/gemini",
     }
     assert "EnvironmentFile=-/etc/serve.env\n" in content
     assert "sk-secret" not in content
@@ -277,5 +283,5 @@ def test_launchd_does_not_restart_with_unusable_settings(
 
 
 def test_an_unsupported_system_is_reported() -> None:
-    with pytest.raises(NoProgram, match="The service manager of win32 is not supported"):
+    with pytest.raises(NoProgram, match="only systemd and launchd are supported, and win32 has neither"):
         serve.service("win32", {})

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from drawbridge.setup import vscode
+from drawbridge.setup import copies, vscode
 from tests import programs
 from tests.setup.conftest import Setup
 
@@ -71,12 +72,29 @@ def test_an_older_extension_is_updated(code: Path, setup: Setup) -> None:
     assert "--install-extension" in (code.parent / "calls").read_text()
 
 
+def test_an_extension_of_the_same_version_is_updated(
+    code: Path, setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between releases, the files change and the version stays the same."""
+    extension = tmp_path / "extension"
+    shutil.copytree(vscode.extension_directory(), extension)
+    monkeypatch.setattr(vscode, "extension_directory", lambda: extension)
+    setup("vscode")
+    with (extension / "extension.js").open("a") as source:
+        source.write("// changed\n")
+    assert setup("vscode").output.startswith(f"+ {code} --install-extension drawbridge.drawbridge.vsix\n")
+    with zipfile.ZipFile(code.parent / "installed.vsix") as packed:
+        assert packed.read("extension/extension.js").endswith(b"// changed\n")
+    assert setup("vscode").output.startswith("Nothing to change: ")
+
+
 def test_the_extension_is_removed(code: Path, setup: Setup) -> None:
     assert setup("vscode", "--remove").output.startswith("Nothing to remove: ")
     setup("vscode")
     assert setup("vscode", "--remove").code == 0
     assert (code.parent / "calls").read_text().endswith("--uninstall-extension drawbridge.drawbridge\n")
     assert not (code.parent / "has").exists()
+    assert not copies.data_directory().exists(), "it contained only the record of the extension"
 
 
 def test_a_dry_run_only_lists_the_extensions(code: Path, setup: Setup) -> None:

@@ -132,6 +132,38 @@ def test_the_server_starts_without_a_network(
     assert page.FAILED == site.FAILED
 
 
+@pytest.fixture
+def ensured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Replaces the environment that the verbs need. It is never used."""
+    monkeypatch.setattr(verbs, "ROOT", tmp_path)
+    monkeypatch.setattr(bootstrap, "ensure", lambda _kind: tmp_path / "bin" / "python")
+
+
+def test_setup_after_an_update_builds_the_web_ui_again(
+    sources: Path, node: Path, ensured: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page.build()
+    (sources / "src" / "main.ts").write_text("two")
+    assert verbs.main(["setup"]) == 0
+    assert page.is_built()
+    assert "the web UI is in page" in capsys.readouterr().err
+
+
+def test_setup_for_the_plugin_alone_builds_no_web_ui(sources: Path, node: Path, ensured: None) -> None:
+    assert verbs.main(["setup"]) == 0
+    assert not page.PAGE.exists()
+
+
+def test_setup_reports_a_web_ui_that_is_still_the_previous_one(
+    sources: Path, node: Path, ensured: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page.build()
+    (sources / "package-lock.json").write_text("other packages")
+    a_program(tmp_path / "bin", "npm", "exit 7")
+    assert verbs.main(["setup"]) == 1
+    assert "The web UI was not built: npm ci exited with code 7." in capsys.readouterr().err
+
+
 def reports(tmp_path: Path, text: str) -> None:
     a_program(tmp_path / "bin", "npm", f"[ $1 = ci ] && /bin/mkdir -p node_modules && exit; echo '{text}'; exit 1")
 

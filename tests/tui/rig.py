@@ -33,7 +33,7 @@ from drawbridge.tui.command import begin
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.fields import PromptBox
 from drawbridge.tui.history import History
-from drawbridge.tui.screen_conversation import ConversationScreen
+from drawbridge.tui.screens.conversation import ConversationScreen
 from drawbridge.tui.server_address import Finder
 from tests.server.processes import Server
 from tests.waiting import PATIENCE

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.tui import connection
 from drawbridge.tui.fields import PlainTextArea
 from tests.server.processes import serving
 
 from .conftest import make_directory, make_project
-from .rig import attached
+from .rig import Person, attached
 
 
 @pytest.fixture
@@ -26,6 +27,15 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+async def is_cut_off(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks the connection. The client reconnects only when the test tells it to."""
+    monkeypatch.setattr(connection, "PAUSES", (3600.0,))
+    socket = person.app.client.connection._socket
+    assert socket is not None
+    socket.transport.abort()
+    await person.waits_for(lambda: person.app.client.connection.state == "waiting", "the end of the connection")
 
 
 @pytest.mark.thorough
@@ -155,3 +165,55 @@ async def test_a_rejected_token_is_reported_and_typed_text_is_kept(tmp_path: Pat
                 "Disconnected: The token is missing or wrong. To use another token, quit", "half a thought"
             )
             assert person.app.client.connection.state == "refused"
+
+
+@pytest.mark.thorough
+async def test_what_was_sent_offline_arrives_after_the_project_is_left(
+    tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
+        await make_project(server, directory)
+        async with attached(server, directory) as person:
+            await person.prompts("Something")
+            await person.is_asked("Something")
+            await is_cut_off(person, monkeypatch)
+            await person.presses("a")
+            await person.prompts("/quick meanwhile")
+            await person.sees("Will be sent when you reconnect  /quick meanwhile")
+            await person.presses("escape", "p")
+            await person.waits_for(lambda: not person.in_project, "the list")
+            person.app.client.connection.retry_now()
+            await person.sees("Connected")
+            await person.presses("enter")
+            await person.reads("✓ Accepted by you", "/quick meanwhile", "Done.")
+            await person.reads_times(2, "Finished")
+            assert person.history.count("/quick meanwhile") == 1
+    assert (directory / "notes.md").read_text().count("Something") == 1
+
+
+@pytest.mark.thorough
+async def test_a_request_stays_open_if_its_end_cannot_be_loaded(
+    tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier part of the history is shown, and there is no connection when the user returns to the end."""
+    async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
+        await make_project(server, directory)
+        async with attached(server, directory) as person:
+            await person.prompts("Something")
+            card = await person.is_asked("Something")
+            await person.presses("e")
+            card.query_one(PlainTextArea).text = "My own words\n"
+            await is_cut_off(person, monkeypatch)
+            conversation = person.app.client.conversation
+            assert conversation is not None
+            conversation.jump(1)
+            await person.presses("escape", "G")
+            await person.is_notified("You’re disconnected. Try again once you’re back online.")
+            person.app.client.connection.retry_now()
+            await person.sees("Connected", "Needs you")
+            await person.reads("Something")
+            assert person.card is card
+            assert not card.is_settled
+            await person.presses("e", "ctrl+s")
+            await person.reads("Finished")
+    assert (directory / "notes.md").read_text() == "My own words\n"

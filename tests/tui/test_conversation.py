@@ -136,6 +136,39 @@ def test_a_result_is_shown_with_its_call_on_an_earlier_page() -> None:
     assert tool.data["result"].text == "late"
 
 
+@pytest.mark.parametrize("cut", [3, 2, 1])
+def test_a_call_is_shown_once_its_page_is_loaded_again(cut: int) -> None:
+    """The call was running when the client lost the connection, and was far from the end when it was back."""
+    records = [
+        said(1, {"type": "tool_use", "id": "t", "name": "Bash", "input": {}}),
+        said(2, {"type": "tool_result", "tool_use_id": "t", "content": "late"}, type="user"),
+        text(3),
+    ]
+    conversation = joined()
+    conversation.apply(records[0])
+    conversation.leave()
+    conversation.join(SNAPSHOT | {"last_seq": 3}, restart=True)
+    conversation.prepend(records[cut:])
+    conversation.prepend(records[:cut])
+    (tool,) = (item for item in conversation.items if item.kind == "tool")
+    assert tool.data["result"].text == "late"
+    assert [item.seq for item in conversation.items] == [1, 3]
+
+
+def test_nothing_of_a_history_that_was_lost_is_shown_again() -> None:
+    """The server had lost the end of the history, and an older part had been deleted before."""
+    conversation = joined(1050)
+    conversation.prepend([text(1050)], has_more=False)
+    conversation.apply(text(1052, "lost"))
+    conversation.leave()
+    conversation.join(SNAPSHOT | {"last_seq": 1000}, restart=True)
+    assert conversation.has_older
+    conversation.prepend([text(1000)])
+    for seq in range(1001, 1053):
+        conversation.apply(text(seq))
+    assert texts(conversation) == [f"words {seq}" for seq in range(1000, 1053)]
+
+
 def test_partial_text_grows_until_its_record_replaces_it() -> None:
     conversation = joined()
     conversation.apply_partial(

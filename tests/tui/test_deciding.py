@@ -46,6 +46,18 @@ async def test_an_edited_proposal_is_shown_and_written_as_edited(server: Server,
     assert (directory / "notes.md").read_text() == wanted
 
 
+async def test_a_key_right_after_an_edit_accepts_all_of_it(server: Server, directory: Path) -> None:
+    """The key may be handled before the event about the text."""
+    async with attached(server, directory) as person:
+        await person.prompts("Something")
+        card = await person.is_asked("Something")
+        await person.presses("e")
+        card.query_one(PlainTextArea).insert("Mine, too.\n")
+        card.call_later(card.accept)
+        await person.reads("Done: notes.md has your version of it.")
+    assert "Mine, too.\n" in (directory / "notes.md").read_text()
+
+
 @pytest.mark.thorough
 async def test_a_rejection_sends_its_reason_and_changes_nothing(server: Server, directory: Path) -> None:
     before = (directory / "notes.md").read_bytes()

@@ -18,6 +18,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
 from drawbridge.core.errors import BadSetting, NoServer
+from drawbridge.core.own_command import own_command
 from drawbridge.tui.bar import _trouble
 from drawbridge.tui.client import Client
 from drawbridge.tui.command import ambiguous_words, begin
@@ -218,7 +219,8 @@ async def test_an_address_without_a_drawbridge_server_is_reported() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
-        with pytest.raises(NoServer, match=r"nothing listens there\. Start a server with `drawbridge serve`"):
+        advice = re.escape(f"nothing listens there. Start a server with `{own_command()} serve`")
+        with pytest.raises(NoServer, match=advice):
             await connects(Finder(f"ws://127.0.0.1:{port}"))
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import OptionList
 
+from drawbridge.tui import queue_dialog
 from drawbridge.tui.fields import PlainTextArea
 from drawbridge.tui.queue_dialog import QueueDialog
 from tests.server.processes import Server
@@ -71,6 +72,24 @@ async def test_prompts_are_moved_and_removed(server: Server, directory: Path) ->
         assert "two" in listed(person)[0]
         await person.presses("escape")
         await person.reads("Removed from the queue by")
+
+
+async def test_a_key_for_a_prompt_that_has_gone_removes_no_other(
+    server: Server, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_dialog, "READING_SECONDS", 3600.0)
+    async with queued(server, directory, "one", "two") as (person, owner, project):
+        await opens(person, 2)
+        conversation = person.app.client.conversation
+        assert conversation is not None
+        await owner.ask("queue_remove", {"run_id": conversation.queue[0]["run_id"]}, project)
+        await person.waits_for(lambda: len(listed(person)) == 1, "the removal")
+        await person.presses("d")
+        await person.is_notified("The selected prompt is no longer in the queue. Press the key again")
+        assert "two" in listed(person)[0]
+        monkeypatch.setattr(queue_dialog, "READING_SECONDS", 0.0)
+        await person.presses("d")
+        await person.waits_for(lambda: not conversation.queue, "the second removal")
 
 
 @pytest.mark.slow

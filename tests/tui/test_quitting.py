@@ -12,10 +12,10 @@ from drawbridge.tui.dialogs import HelpDialog
 from tests.rigs.reviews import make_repository, poem
 from tests.server.processes import Server, serving
 from tests.server.terminal_sessions.reported_rig import ReportedSession
+from tests.tui.review.test_commenting import WORKING, adds, begins, is_open
+from tests.tui.review.test_reviewing import is_at, is_told, opens, repository, reviewing
 
 from .rig import Person, attached
-from .test_commenting import WORKING, adds, begins, is_open
-from .test_reviewing import is_at, is_told, opens, repository, reviewing
 
 __all__ = ["repository"]  # imported as a fixture
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import datetime, timedelta
 from functools import partial
@@ -9,16 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.tui import screen_conversation
 from drawbridge.tui.client import Unsent
 from drawbridge.tui.connection import RequestError
-from drawbridge.tui.screen_conversation import ConversationScreen
+from drawbridge.tui.screens import conversation as screen_conversation
+from drawbridge.tui.screens.conversation import ConversationScreen
 from tests.page.agent import TASK, wake_up
 from tests.server.processes import Server
+from tests.tui.review.test_commenting import WORKING
+from tests.waiting import PATIENCE
 
 from .conftest import make_project
 from .rig import Person, attached
-from .test_commenting import WORKING
 
 
 async def test_projects_that_need_the_user_come_first_in_the_list(server: Server, directory: Path) -> None:
@@ -128,6 +130,29 @@ async def test_a_refused_prompt_is_put_before_what_was_written_since(server: Ser
         await person.sees("The queue is full.")
 
 
+async def test_a_prompt_refused_after_its_project_was_left_is_kept(server: Server, directory: Path) -> None:
+    async with attached(server, directory) as person:
+        conversation = person.app.client.conversation
+        assert conversation is not None
+        await person.presses("escape", "p")
+        await person.waits_for(lambda: not person.in_project, "the list")
+        refused = RequestError("QUEUE_FULL", "The queue is full.")
+        for prompt in ("Build a bridge", "Paint it"):
+            person.app.client.on_refused(Unsent("1", conversation.id, prompt), refused)
+        await person.is_notified(f"The queue is full. Your prompt for {directory.name} was not sent. To edit it")
+        await person.presses("enter")
+        await person.waits_for(lambda: person.in_project, "the conversation")
+        await person.waits_for(partial(_has_prompt, person, "Build a bridge\n\nPaint it"), "both prompts")
+
+
+async def test_a_prompt_of_a_removed_project_is_named(server: Server, directory: Path) -> None:
+    async with attached(server, directory) as person:
+        refused = RequestError("PROJECT_NOT_FOUND", "The project does not exist.")
+        person.app.client.on_refused(Unsent("1", "removed", "Build a bridge"), refused)
+        await person.is_notified("The project does not exist. Your prompt was not sent: Build a bridge")
+        assert person.prompt.text == ""
+
+
 async def test_a_queued_prompt_is_shown_and_runs_in_its_turn(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("/slow 600")
@@ -194,17 +219,17 @@ async def test_all_of_a_long_history_can_be_reached_in_parts(server: Server, dir
         await person.sees("Line 1500")
         assert "Line 1000\n" not in person.history
         await person.presses("escape")
-        for _ in range(40):
-            if "/lines 1500" in person.screen:
-                break
-            await person.presses("g")
-            await person.pilot.pause(0.05)
-        await person.sees("/lines 1500", "G: latest")
+        async with asyncio.timeout(PATIENCE):
+            while "Line 1\n" not in person.screen:
+                await person.presses("g")
+                await person.pilot.pause(0.05)
+        await person.sees("Line 1\n", "G: latest")
+        assert "/lines 1500" in person.history
         items = person.app.client.conversation.items if person.app.client.conversation else []
         assert len(items) <= 700
         await person.presses("G")
         await person.sees("Line 1500")
-        assert "G: latest" not in person.screen
+        await person.loses("G: latest")
 
 
 @pytest.mark.slow

@@ -41,6 +41,10 @@ return input?.original && editor
   ? [document(input.original)?.getText(), document(input.modified)?.getText(), editor.selection.active.line]
   : null;
 """
+CURSOR = """
+const row = new vscode.Position(argument, 0);
+vscode.window.activeTextEditor.selection = new vscode.Selection(row, row);
+"""
 
 
 class Changes:
@@ -207,6 +211,22 @@ def test_undoing_one_change_restores_its_lines_on_disk(changes: Changes) -> None
     changes.rig.does("drawbridge.undoChangeAtCursor")
     changes.shows()
     assert changes.poem.read_text() == POEM
+
+
+def test_the_change_at_the_cursor_is_found_after_lines_moved(changes: Changes) -> None:
+    """Another program adds lines, so that the first change is where the second one was when the list was read."""
+    above = "".join(f"above {number}\n" for number in range(14))
+    changes.rig.opens(changes.poem)
+    changes.poem.write_text(above + CHANGED)
+    changes.rig.shows(changes.poem, above + CHANGED)
+    changes.rig.window.run(CURSOR, 16)
+    changes.rig.does("drawbridge.undoChangeAtCursor")
+    changes.warns("poem.txt has changed since the list was read. Try again.")
+    assert changes.poem.read_text() == above + CHANGED
+    changes.shows("old.txt", "poem.txt", "Line 17", "Lines 31–32")
+    changes.rig.does("drawbridge.undoChangeAtCursor")
+    changes.shows("old.txt", "poem.txt", "Lines 31–32")
+    assert changes.poem.read_text() == above + CHANGED.replace("LINE 3\n", "line 3\n")
 
 
 @pytest.mark.slow

@@ -8,7 +8,9 @@ import { token } from './state/kept.ts';
 /** The file names of those scripts, which the build inserts. */
 declare const PARTS: string[];
 
-if (token() || location.hash.includes('token=')) window.early = newSocket();
+// If this script has arrived late, the web UI has its own connection already.
+const isStarted = document.documentElement.dataset.started !== undefined;
+if (!isStarted && (token() || location.hash.includes('token='))) window.early = newSocket();
 for (const name of PARTS) {
   const link = document.createElement('link');
   link.rel = 'modulepreload';

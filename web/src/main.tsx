@@ -23,7 +23,7 @@ import { Reviews } from './state/reviews.ts';
 import { Sessions } from './state/sessions.ts';
 import { baseName } from './ui/dom.ts';
 import { nextWaiting } from './ui/next.ts';
-import { Confirm, overlay, Overlays } from './ui/overlays.tsx';
+import { closeAll, Confirm, overlay, Overlays } from './ui/overlays.tsx';
 import { Shell } from './ui/shell.tsx';
 import { listen } from './ui/shortcuts.ts';
 import { failed, notLoaded, said } from './ui/toasts.tsx';
@@ -280,15 +280,32 @@ function invite(link: Invitation) {
   held = undefined;
   invited.value = link;
   refused.value = undefined;
-  client.connection.stop();
+  client.stop();
   route();
 }
+
+/**
+ * Signs in or out as another window of this browser has done. Returns false if there was nothing to do, or if this
+ * window uses another token or code that was entered in it.
+ */
+function follow(): boolean {
+  const token = kept.token();
+  if (token === client.token || trying !== undefined || invited.value) return false;
+  refused.value = token ? undefined : (refused.value ?? SIGNED_OUT);
+  if (!token) closeAll();
+  client.stop();
+  route(); // connects with the token, if there is one
+  draw();
+  return true;
+}
+
+const SIGNED_OUT = 'This browser was signed out in another window. Enter a code or a token.';
 
 async function forget() {
   await push.unsubscribe(client).catch(() => {});
   kept.keepToken('');
   tries(undefined);
-  client.connection.stop();
+  client.stop();
   location.hash = '';
   location.reload();
 }
@@ -341,8 +358,9 @@ function draw() {
  * title.
  */
 function entitle() {
+  if (!client.projects.known && !isOutside.value) return;
   const project = shownProject();
-  title(client.projects.waiting, project && baseName(project.path));
+  title(isOutside.value ? 0 : client.projects.waiting, project && baseName(project.path));
 }
 
 client.addEventListener('change', (event) => {
@@ -366,6 +384,8 @@ client.addEventListener('change', (event) => {
       invite(held);
       return;
     }
+    // The stored token is a newer one, which was not refused.
+    if (kept.token() !== '' && follow()) return;
     const mayReturn = trying !== undefined && kept.token() !== '';
     const isStored = !invited.value && trying === undefined;
     const invalid = isStored
@@ -416,13 +436,17 @@ function look() {
 }
 
 addEventListener('hashchange', route);
+kept.onToken(follow);
 addEventListener('online', look);
 addEventListener('offline', () => {
   client.connection.lost();
   world.live.connection.value++;
 });
 document.addEventListener('visibilitychange', () => {
-  if (!document.hidden) look();
+  if (!document.hidden) {
+    follow(); // a window that was frozen has missed the events of the others
+    look();
+  }
   draw();
 });
 setInterval(() => view.value?.tick(), 1000);
@@ -434,9 +458,10 @@ watch(client, world.reviews);
 listen({
   view: () => view.value,
   help: world.showKeys,
-  palette: world.showPalette,
+  // The sign-in form must not lead to what was loaded before.
+  palette: () => isOutside.value || world.showPalette(),
   next: () => {
-    const address = nextWaiting(world);
+    const address = isOutside.value ? undefined : nextWaiting(world);
     return address === undefined ? undefined : () => go(address);
   },
 });

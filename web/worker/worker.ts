@@ -42,7 +42,8 @@ self.addEventListener('fetch', (event) => {
 
 /**
  * A part comes from the cache if it is there. Any other file comes from the server if that can be reached, so that the
- * web UI has the server's version, and otherwise from the cache.
+ * web UI has the server's version, and otherwise from the cache. These files are cached only by `fill`, so that the cached
+ * index.html is never newer than the cached parts, without which it does not start.
  */
 async function answer(request: Request): Promise<Response> {
   const cache = await caches.open(CACHE);
@@ -52,7 +53,7 @@ async function answer(request: Request): Promise<Response> {
   if (isPart && known) return known;
   try {
     const fresh = await fetch(request);
-    if (fresh.ok) await cache.put(request, fresh.clone());
+    if (fresh.ok && isPart) await cache.put(request, fresh.clone());
     return fresh;
   } catch (error) {
     if (known) return known;

@@ -42,8 +42,11 @@ def run(chosen: argparse.Namespace) -> int:
 
         return restore.run(chosen.restore, for_guard(settings.load("hook", HookSettings, vars(chosen))))
     if not chosen.print_command and sys.stdin is not None and sys.stdin.isatty():
+        from drawbridge.core.own_command import own_command
+
         raise BadSetting(
-            "stdin is a terminal. An agent runs this hook, with JSON on stdin. To install it, run `drawbridge setup AGENT`."
+            "stdin is a terminal. An agent runs this hook, with JSON on stdin. To install it, run "
+            f"`{own_command()} setup AGENT`."
         )
     if chosen.print_command:
         from drawbridge.setup.installed import print_command

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     guarding.add_argument("--scope", choices=("user", "project"), default="user", help=where)
     settings.add_flags(guarding, tuple(setting for setting in settings.of(HookSettings) if setting.name != "agent"))
     for row in AGENTS:
-        text = f"protect your unsaved changes from {row.title}"
+        text = f"protect your unsaved changes from {row.title}, and report its sessions to drawbridge serve"
         target = targets.add_parser(row.name, parents=[common, guarding], help=text, description=sentence(text) + MORE)
         if row.ask_mode:
             text = (

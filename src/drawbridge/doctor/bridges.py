@@ -25,7 +25,7 @@ from drawbridge.core.private_files import process_alive
 from drawbridge.doctor.finding import Check, Finding, finding
 from drawbridge.ide.claude import PROBE_HEADER, SUBPROTOCOL, TOKEN_HEADER
 from drawbridge.ide.discovery import gemini_directory, lock_directory
-from drawbridge.ide.gemini_http import SESSION_HEADER
+from drawbridge.ide.gemini.http import SESSION_HEADER
 from drawbridge.info import bridges
 from drawbridge.info.bridges import Bridge
 
@@ -115,7 +115,7 @@ def _of_bridge(bridge: Bridge) -> tuple[Reached | None, list[Finding]]:
     if not bridge.ours:
         if bridge.state == "live":
             return Reached(bridge, list(bridge.files)), []
-        why = "Nothing is wrong with Drawbridge: agents skip such a file."
+        why = "It does no harm, because agents skip such a file."
         them = "the files" if several else "the file"
         todo = f"You can ignore or delete {them}. Drawbridge leaves other programs' files alone."
         title = f"{files} {'were' if several else 'was'} left behind by another program that is no longer running."

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 
 from drawbridge import settings
+from drawbridge.core.own_command import own_command
 from drawbridge.doctor.finding import Check, Finding, finding
 from drawbridge.info import editors
 from drawbridge.settings.hook import HookSettings
@@ -31,7 +32,7 @@ def check(directory: str) -> list[Finding]:
     if unseen := editors.unseen(guard.socket_dir):
         place = os.path.dirname(unseen[0])
         title = f"The guard does not look in {place}, where it would find {counted(len(unseen), 'more editor')}."
-        todo = f"{editors.how_to_see(place, guard.socket_dir)}, then run `drawbridge setup` again for each agent."
+        todo = f"{editors.how_to_see(place, guard.socket_dir)}, then run `{own_command()} setup` again for each agent."
         why = "Their unsaved changes are not protected."
         found.append(finding("editor-unseen", title, why, todo))
     return found

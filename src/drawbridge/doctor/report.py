@@ -8,6 +8,7 @@ from typing import Final
 
 from drawbridge.core import beside
 from drawbridge.core.errors import BadSetting
+from drawbridge.core.own_command import own_command
 from drawbridge.doctor import agents, bridges, editors, hooks, machine, servers
 from drawbridge.doctor.finding import Check, Finding, finding
 
@@ -47,7 +48,7 @@ def _safely(check: Check) -> list[Finding]:
     except Exception as error:  # the results of the other checks are more useful than a traceback
         why = "The check itself failed, so it is not known whether anything is wrong."
         title = f"Could not check {check.name}: {type(error).__name__}."
-        return [finding("check-failed", title, why, "Report this, with the output of `drawbridge info`.")]
+        return [finding("check-failed", title, why, f"Report this, with the output of `{own_command()} info`.")]
 
 
 def _late(check: Check, seconds: float) -> Finding:

@@ -111,7 +111,7 @@ def token(server: Running) -> list[Finding]:
         return []
     title = f"The server at {server.url} refuses the token in {path}."
     why = "The file was changed after the server started. `drawbridge attach` and `drawbridge pair` use it."
-    todo = "Restart the server: it reads the file when it starts."
+    todo = "Restart the server, because it reads the file only when it starts."
     return [finding("server-token", title, why, todo)]
 
 
@@ -227,7 +227,7 @@ def _certificate(page: str, error: ssl.SSLCertVerificationError) -> Finding:
         return finding("server-certificate-name", f"The certificate at {page} is not for {host}.", why, todo)
     title = f"The certificate at {page} is not trusted on this machine: {error.verify_message}."
     why = "Phones that don't trust it show a warning and get no notifications."
-    todo = "Give --cert a file with the whole chain, or install the certificate authority on the devices."
+    todo = "Use --cert with a file that contains the whole chain, or install the certificate authority on the devices."
     return finding("server-certificate-untrusted", title, why, todo)
 
 

@@ -456,8 +456,8 @@ class Editor(Protocol):
         was accepted with this text; "" if the agent has written something else.
 
         An unmodified buffer is reloaded. A buffer with unsaved changes receives ``text`` only if a proposal was
-        accepted and the buffer has not changed since ``show`` was called (the proposal's ``new_text`` contained those
-        changes). Otherwise, it is left unchanged.
+        accepted that contained those changes: the buffer has not changed since ``unsaved_text`` or, if that was not
+        called for the proposal, ``show``. Otherwise, it is left unchanged.
         """
         ...
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
-from itertools import count
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -28,8 +27,7 @@ one file is always remembered, whatever its size."""
 
 
 class AcceptedHunk(NamedTuple):
-    """A hunk of an accepted proposal. ``id`` depends only on the lines and on the file's other hunks with the same
-    lines, not on where they are."""
+    """A hunk of an accepted proposal. ``id`` does not depend on its place, but on its ``traits``."""
 
     id: str
     place: Hunk
@@ -79,14 +77,11 @@ class AcceptedFile(Struct, frozen=True):
 
     def hunks(self) -> list[AcceptedHunk]:
         old, new = lines_of(self.base or ""), lines_of(self.written)
-        numbers: dict[tuple[str, str], Iterator[int]] = {}
-        found = []
-        for place in hunks.diff(old, new):
-            removed = "".join(old[place.old_start : place.old_end])
-            added = "".join(new[place.new_start : place.new_end])
-            number = next(numbers.setdefault((removed, added), count()))
-            found.append(AcceptedHunk(_id(self.path, removed, added, str(number)), place, removed, added))
-        return found
+        places = hunks.diff(old, new)
+        return [
+            AcceptedHunk(_id(self.path, *parts), place, removed=parts[0], added=parts[1])
+            for place, parts in zip(places, hunks.traits(old, new, places), strict=True)
+        ]
 
     def kept(self, chosen: Iterable[AcceptedHunk]) -> AcceptedFile:
         """The file after the user has kept the hunks ``chosen``, which stay in it."""

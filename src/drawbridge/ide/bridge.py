@@ -39,7 +39,7 @@ from drawbridge.ide.changes import Changes
 from drawbridge.ide.claude import ClaudeClients
 from drawbridge.ide.context_watch import ContextWatch
 from drawbridge.ide.discovery import lock_directory, shares_a_folder
-from drawbridge.ide.gemini_http import GeminiSessions
+from drawbridge.ide.gemini.http import GeminiSessions
 from drawbridge.ide.http_app import BridgeApp
 from drawbridge.ide.launched import SIGNALS, Launched
 from drawbridge.ide.review import Reviews
@@ -102,10 +102,10 @@ async def _serve(launched: Launched, folders: list[str], folder: str | None) -> 
 
 async def _editor(settings: IdeSettings, folder: str | None) -> Editor:
     if folder is not None:
-        from drawbridge.editors.folder import Folder
+        from drawbridge.editors.folder.folder import Folder
 
         return Folder(folder, decide=settings.decide)
-    from drawbridge.editors.neovim import Neovim
+    from drawbridge.editors.neovim.neovim import Neovim
 
     assert settings.nvim is not None, "the command requires an address or a folder"
 
@@ -162,6 +162,7 @@ class Bridge:
             ),
             lambda owner: (getattr(owner, "pid", None), getattr(owner, "id", "")),
             editor.type_prompt,
+            self._notify,
         )
         self.reviews.use_arbiter(self._server_link)
         self._changes = Changes(editor, self._server_link, ReviewMemory(), self.reviews.accepted)

@@ -66,9 +66,9 @@ COPIED: Final = "The prompt was copied to {where}."
 """A notice about comments that could not be passed to the agent. It fits on the last line of an editor."""
 
 VISITS_NEED_A_SERVER: Final = "To show only new changes, start the agent server: drawbridge serve"
-VISITS_NEED_A_SESSION: Final = "Showing only new changes needs a server session in this directory."
-COMMENTS_NEED_A_SERVER: Final = "Comments need the agent server. Start it with: drawbridge serve"
-COMMENTS_NEED_A_SESSION: Final = "Comments need a server session in this directory."
+VISITS_NEED_A_SESSION: Final = "Can't show only new changes: the server has no session here."
+COMMENTS_NEED_A_SERVER: Final = "Can't comment: no server is running. Run: drawbridge serve"
+COMMENTS_NEED_A_SESSION: Final = "Can't comment: the server has no session here."
 
 CommentEvent: TypeAlias = ReviewCommented | ReviewCommentRemoved | ReviewCommentResolved
 
@@ -93,8 +93,6 @@ class Changes:
         """The review that is shown, without marks and including the changes that the editor hides."""
         self._visiting: Visiting | None = None
         self._is_stale = False
-        self._has_noted_private = False
-        """Whether the user has been notified that a directory is not in git."""
         self._deciders = set[str]()
         """The names of the users who have made decisions since the review was read; contains "" if the review has
         changed in another way."""
@@ -186,8 +184,7 @@ class Changes:
         await self._show(review, is_wanted=is_wanted)
         await self._show_notice(answer)
         await self._editor.notify(" ".join(filter(None, (self._summary(review, event), more))))
-        if review.files and not self._has_noted_private and _is_private(answer):
-            self._has_noted_private = True
+        if review.files and _is_private(answer) and await asyncio.to_thread(self._memory.saw_notice, answer.directory):
             await self._editor.notify(PRIVATE)
 
     async def _show_notice(self, answer: wire.ReviewAnswer) -> None:
@@ -299,7 +296,7 @@ class Changes:
             return
         sent = sum(comment.is_draft for comment in self._shown.comments) if self._shown else 0
         line = wire.ReviewSubmission(id=uuid.uuid4().hex, project=self._project, drafts=event.drafts, text=event.text)
-        await self._change(line, f"Submitted: {counted(sent, 'comment')}.", lambda review: _sent(review, sent))
+        await self._change(line, f"Sent: {counted(sent, 'comment')}.", lambda review: _sent(review, sent))
 
     async def _change(
         self,
@@ -358,12 +355,14 @@ class Changes:
         """Reads and shows the review after a refusal, since what is shown may no longer exist. If it can't be read, no
         review is shown."""
         try:
-            review, _ = read(await self._read_again())
+            answer = await self._read_again()
+            review, _ = read(answer)
         except DrawbridgeError as error:
             logger.info("the review is not shown: %s", error)
             await self._show(None)
         else:
             await self._show(review)
+            await self._show_notice(answer)  # the server does not send it again
 
     async def _show(self, review: Review | None, *, is_wanted: bool = False) -> None:
         if self._shown is not None and self._project and review is not None:

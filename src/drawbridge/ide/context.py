@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import UNSET, Struct
 
 from drawbridge.editors.port import Selection
-from drawbridge.ide.gemini_notices import FILES_LIMIT, ContextUpdate, Cursor, OpenFile, WorkspaceState, cut
+from drawbridge.ide.gemini.notices import FILES_LIMIT, ContextUpdate, Cursor, OpenFile, WorkspaceState, cut
 
 MEMORY: Final = 1_000
 """The maximum number of files for which the last use is remembered, open or not."""

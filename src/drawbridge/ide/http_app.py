@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from drawbridge.agents import catalog
 from drawbridge.ide.claude import ClaudeClients
-from drawbridge.ide.gemini_http import GeminiSessions
+from drawbridge.ide.gemini.http import GeminiSessions
 from drawbridge.protocols.gate import Head, Refusal
 
 NOT_SERVED = Refusal(404, "This bridge does not serve this agent.")

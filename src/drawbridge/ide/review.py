@@ -47,6 +47,11 @@ IN_ITS_TERMINAL: Final = "in the agent's terminal"
 TARGET_LIMIT: Final = 300
 """The maximum number of characters of a link's target in a note, which is drawn above the change or on top of it."""
 
+NOT_PASSED_ON: Final = (
+    "Your decision may not have reached the agent. The editor's bridge failed; its log has the reason. "
+    f"Answer {IN_ITS_TERMINAL}."
+)
+
 IN_ITS_DIALOG: Final = "decided in the agent's own dialog"
 
 OPEN_LIMIT: Final = 50
@@ -137,7 +142,7 @@ class Reviews:
             # The user now answers elsewhere, for example in the agent's own dialog, which does not show the reason.
             reason = getattr(error, "notice", "") or UNSHOWABLE
             notice = f"No diff: {reason.format(agent=agent, file=os.path.basename(path), where=where)}"
-            self._tasks.start(self._editor.notify(notice, "warn"), "a notice in the editor")
+            self._notify(notice)
             raise
 
     async def _review(
@@ -180,7 +185,11 @@ class Reviews:
     def decided(self, event: Decided) -> None:
         """Handles a decision that the user made in the editor."""
         if self._arbiter is not None and self._arbiter.knows(event.proposal_id):
-            self._tasks.start(self._ask_arbiter(self._arbiter, event), "asking the agent server about a decision")
+            self._tasks.start(
+                self._ask_arbiter(self._arbiter, event),
+                "asking the agent server about a decision",
+                lambda _: self._notify(NOT_PASSED_ON),
+            )
         else:
             self._answer(event.proposal_id, self._editor.name, event.decision)
 
@@ -255,6 +264,9 @@ class Reviews:
     def _close_view(self, review: _Review) -> None:
         if review.shown:
             self._tasks.start(self._editor.withdraw(review.approval.id), "closing the view of a proposal")
+
+    def _notify(self, notice: str) -> None:
+        self._tasks.start(self._editor.notify(notice, "warn"), "a notice in the editor")
 
     async def stop(self) -> None:
         """Ends the background tasks."""

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 import uuid
+from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
 from typing import Any, Final
@@ -20,7 +21,7 @@ import msgspec
 
 from drawbridge.core.errors import DrawbridgeError, Refused
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.editors.port import Accepted, Rejected
+from drawbridge.editors.port import Accepted, Level, Rejected
 from drawbridge.ide.draft import Draft
 from drawbridge.ide.review import Reviews
 from drawbridge.protocols import local_ipc as wire
@@ -42,11 +43,17 @@ REVIEW_SECONDS: Final = 60.0
 RESTART_SECONDS: Final = 20.0
 """Seconds that a restarted server has to welcome the bridge, so that a request can be sent again."""
 
+ANSWERED_LIMIT: Final = 100
+"""The maximum number of the latest decisions on the server's proposals that the bridge remembers."""
+
 NO_SERVER: Final = "No agent server is running. Start one with: drawbridge serve"
 EARLIER: Final = "The agent server did not respond, or is too old for reviews in editors. Update and restart it."
 WITHOUT_SUGGESTIONS: Final = "This needs a newer agent server. Update and restart it."
 NO_ANSWER: Final = "The agent server did not answer in time. Run :DrawbridgeChanges to see the current review."
 LOST: Final = "The connection to the agent server was lost. Run :DrawbridgeChanges to see the current review."
+
+TOO_LATE: Final = "Your decision came too late. The proposal was already closed."
+NOT_ACCEPTED: Final = "Your decision on {file} was not accepted. Decide again."
 
 IN_A_CLIENT: Final = "in the web UI or the agent's terminal"
 """Where the user can answer an agent whose proposal the editor can't show."""
@@ -74,7 +81,7 @@ class _Lost(Refused):
 class ServerLink:
     """The connection to the server. ``about`` describes the editor to the server. ``known_as`` returns the process
     (None if unknown) and the session ("" if unknown) of an agent's connection. ``type_prompt``: the editor's method of
-    that name.
+    that name. ``notify`` shows the user a message in the editor.
     """
 
     def __init__(
@@ -83,16 +90,21 @@ class ServerLink:
         about: Callable[[], wire.Bridge],
         known_as: Callable[[Hashable], tuple[int | None, str]],
         type_prompt: Callable[[int, str], Awaitable[None]],
+        notify: Callable[[str, Level], None],
     ) -> None:
         self._reviews = reviews
         self._about = about
         self._known_as = known_as
         self._type_prompt = type_prompt
+        self._notify = notify
         self._writer: asyncio.StreamWriter | None = None
         self._sent_about: wire.Bridge | None = None
         self._open: dict[str, wire.Proposed] = {}
         self._unacknowledged: dict[str, asyncio.Future[bool]] = {}
         self._offered: set[str] = set()
+        self._answered: deque[str] = deque(maxlen=ANSWERED_LIMIT)
+        """The server's proposals on which the user has decided here. If such a proposal is withdrawn or offered again,
+        the decision did not count."""
         self._welcome = asyncio.Event()
         """Set while a server that supports reviews is connected."""
         self._suggests = False
@@ -301,13 +313,19 @@ class ServerLink:
     def _received(self, message: wire.ToBridge, tasks: BackgroundTasks) -> None:
         match message:
             case wire.Offer():
+                if message.id in self._answered:
+                    self._answered.remove(message.id)
+                    self._notify(NOT_ACCEPTED.format(file=os.path.basename(message.path)), "warn")
                 self._offered.add(message.id)
                 task = tasks.start(
                     self._show(message), f"showing {message.path}", lambda _: self._send(wire.OfferDeclined(message.id))
                 )
                 task.add_done_callback(lambda _: self._offered.discard(message.id))
             case wire.Withdraw(id, written):
-                if id in self._offered:
+                if id in self._answered:
+                    self._answered.remove(id)
+                    self._notify(TOO_LATE, "warn")
+                elif id in self._offered:
                     self._reviews.withdraw(self, id, "decided elsewhere", written=written)
             case wire.ClientDecision(id, by, text):
                 self._open.pop(id, None)
@@ -352,7 +370,6 @@ class ServerLink:
             logger.info("%s is not shown: %s", offer.path, error)
             self._send(wire.OfferDeclined(offer.id))
             return
-        if isinstance(decision, Accepted):
-            self._send(wire.OfferAnswered(offer.id, decision.text))
-        elif isinstance(decision, Rejected):
-            self._send(wire.OfferAnswered(offer.id, None))
+        if isinstance(decision, Accepted | Rejected):
+            self._answered.append(offer.id)
+            self._send(wire.OfferAnswered(offer.id, decision.text if isinstance(decision, Accepted) else None))

@@ -10,6 +10,7 @@ from drawbridge import settings
 from drawbridge.agents.catalog import title
 from drawbridge.core import launcher
 from drawbridge.core.errors import BadSetting
+from drawbridge.core.own_command import own_command
 from drawbridge.info import bridges, editors, failures, guards
 from drawbridge.info.bridges import Bridge
 from drawbridge.info.editors import Editor, Socket
@@ -94,5 +95,5 @@ def _unseen_problems(unseen: list[str], places: tuple[str, ...] | None) -> list[
     place = os.path.dirname(unseen[0])
     return [
         f"The guard does not look in {place}, where it would find {counted(len(unseen), 'more editor')}. "
-        f"{editors.how_to_see(place, places)}, then run `drawbridge setup` again for each agent."
+        f"{editors.how_to_see(place, places)}, then run `{own_command()} setup` again for each agent."
     ]

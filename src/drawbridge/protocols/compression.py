@@ -52,16 +52,13 @@ class Compression(PerMessageDeflate):
             local_max_window_bits=LARGEST_WINDOW,
             compress_settings={"level": LEVEL},
         )
-        self._left: int | None = None
+        self._left = 0
 
-    def allow(self, size: int | None) -> None:
-        """Limits the number of bytes that may be decompressed from now on; None for as many as the message limit
-        allows."""
+    def allow(self, size: int) -> None:
+        """Allows ``size`` bytes of decompressed messages from now on. The limit for a single message also applies."""
         self._left = size
 
     def decode(self, frame: Frame, *, max_size: int | None = None) -> Frame:
-        if self._left is None:
-            return super().decode(frame, max_size=max_size)
         allowed = self._left if max_size is None else min(max_size, self._left)
         found = super().decode(frame, max_size=max(allowed, 1))  # 0 would mean no limit
         self._left -= len(found.data)

@@ -231,14 +231,17 @@ class HttpConnection:
 
     def _ask(self, request: h11.Request) -> Sequence[Event]:
         fields = request.headers.raw_items()
-        if len(request.target) + sum(len(name) + len(value) + 4 for name, value in fields) > HEAD_LIMIT:
-            # h11's own limit applies only to a head that arrives in pieces.
-            self.respond(431, HEAD_TOO_LONG)
-            return []
         headers = tuple(
             (name.decode("latin-1").lower(), value.decode("utf-8", "surrogateescape")) for name, value in fields
         )
         head = Head(request.method.decode("latin-1"), request.target.decode("latin-1"), headers)
+        # Set before the checks, because a refusal of a HEAD request must not have a body either: h11 raises an error
+        # if one is sent, which would reach the event loop.
+        self._asked = RequestHead(head, False)
+        if len(request.target) + sum(len(name) + len(value) + 4 for name, value in fields) > HEAD_LIMIT:
+            # h11's own limit applies only to a head that arrives in pieces.
+            self.respond(431, HEAD_TOO_LONG)
+            return []
         if head.all("transfer-encoding") and (head.all("content-length") or request.http_version != b"1.1"):
             # RFC 9112, 6.1: a proxy may have found the end of this request in a different place than this server would.
             if request.http_version != b"1.1":

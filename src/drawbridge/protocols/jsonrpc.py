@@ -119,5 +119,14 @@ def encode(value: object) -> bytes:
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
-        text = json.dumps(value, ensure_ascii=False, default=msgspec.to_builtins)
+        text = json.dumps(value, ensure_ascii=False, default=_plain)
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+
+
+def _plain(value: object) -> object:
+    """A value that ``json`` does not know, as objects, arrays and strings."""
+    return msgspec.to_builtins(value, enc_hook=_decoded)
+
+
+def _decoded(raw: msgspec.Raw) -> object:
+    return json.loads(bytes(raw))

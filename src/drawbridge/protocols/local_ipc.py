@@ -22,6 +22,8 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
+from drawbridge.protocols import jsonrpc
+
 LINE_BYTES: Final = 64 * 1024 * 1024
 """The maximum size of one line, in bytes. A proposal with both its texts has to fit."""
 
@@ -354,12 +356,11 @@ ToBridge: TypeAlias = (
 
 _from_peer: Final = msgspec.json.Decoder(FromPeer)
 _to_bridge: Final = msgspec.json.Decoder(ToBridge)
-_encode: Final = msgspec.json.Encoder().encode
 
 
 def encode(message: FromPeer | ToBridge | HookAnswer | HookContext) -> bytes:
-    """The message as a line, with its line feed."""
-    return _encode(message) + b"\n"
+    """The message as a line, with its line feed. A byte that is not UTF-8, as in an editor's text, becomes U+FFFD."""
+    return jsonrpc.encode(message) + b"\n"
 
 
 def decode_from_peer(line: bytes) -> FromPeer:

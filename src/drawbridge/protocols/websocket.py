@@ -21,6 +21,10 @@ _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
 LONGEST_REASON: Final = 123
 """The maximum size of a reason, in bytes. A close frame has no room for more. A longer reason is truncated."""
 
+AT_ONCE: Final = 4
+"""The number of messages of the maximum size to which the bytes of one read may be decompressed. Further ones end the
+WebSocket with 1009. A kilobyte can be decompressed to a megabyte, and a read contains up to 256 kB."""
+
 _no_frames: Final = logging.getLogger("drawbridge.frames")
 """Replaces the library's logger, which would write tokens and prompts to a log at the debug level."""
 _no_frames.setLevel(logging.INFO)
@@ -125,8 +129,10 @@ class WebSocketConnection:
             return []
         leaving = frames.close_sent is not None
         if self._compression is not None:
-            # A few bytes from an unauthenticated peer must not be decompressed into many messages.
-            self._compression.allow(None if self._unfinished_limit is None else self._message_limit)
+            # A few bytes must not be decompressed into many messages, which would stop the event loop and fill the
+            # memory. A peer that has not signed in gets only one message, because it has no reason to send more.
+            is_unknown = self._unfinished_limit is not None
+            self._compression.allow(self._message_limit * (1 if is_unknown else AT_ONCE))
         if data:
             frames.receive_data(data)
         else:

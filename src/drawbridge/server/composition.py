@@ -30,7 +30,7 @@ from drawbridge.server.app.site import ServerSite
 from drawbridge.server.app.stats import EVERY_SECONDS, ServerMonitor
 from drawbridge.server.auth.access import Access, OwnNames, owner_token
 from drawbridge.server.auth.audit import AuditLog
-from drawbridge.server.auth.devices import Devices
+from drawbridge.server.auth.devices import Devices, hashed
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.tls import Certificate
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, no_editors
@@ -72,11 +72,11 @@ class Server:
         self.agents = list(known)
         self.writers = writers or Writers()
         host, directories, devices = socket.gethostname(), AllowedDirectories(plan.roots, plan.data), Devices(plan.data)
-        self.notifier = Notifier(
-            Subscriptions(plan.data), devices, directories.leads_to, plan.webhook, plan.public_hosts, host
-        )
+        token = owner_token(plan.data / "token") if plan.token_wanted else None
+        subscriptions = Subscriptions(plan.data, hashed(token) if token is not None else None)
+        self.notifier = Notifier(subscriptions, devices, directories.leads_to, plan.webhook, plan.public_hosts, host)
         self.access = Access(
-            owner_token(plan.data / "token") if plan.token_wanted else None,
+            token,
             names or OwnNames(plan.public_hosts),
             secure=plan.tls,
             devices=devices,

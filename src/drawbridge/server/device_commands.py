@@ -17,9 +17,10 @@ from typing import Any, Final, NamedTuple
 import segno
 
 from drawbridge.core.errors import BadArgument, NoServer
+from drawbridge.core.own_command import own_command
 from drawbridge.core.terminal_text import Terminal
 from drawbridge.server.auth.audit import AuditLog
-from drawbridge.server.auth.devices import CODE_LIFETIME, Device, Devices, new_code, pairing_link
+from drawbridge.server.auth.devices import CODE_LIFETIME, Device, Devices, new_code, paired_by, pairing_link
 from drawbridge.server.auth.scopes import Scope
 from drawbridge.transport import running
 from drawbridge.transport.running import Running
@@ -63,13 +64,20 @@ def create(data: Path, name: str, given: Rights) -> int:
 
 
 def revoke(data: Path, which: str) -> int:
-    """Revokes the token of a device. ``which``: its name or ID. Raises the errors of ``Devices.revoke``."""
-    device = Devices(data).revoke(which)
+    """Revokes the token of a device, and names the devices that it paired, because they keep their access. ``which``:
+    its name or ID. Raises the errors of ``Devices.revoke``."""
+    devices = Devices(data)
+    device = devices.revoke(which)
     AuditLog(data).write("token_revoked", device=device.name, device_id=device.id)
     _say(
         f"The token of {device.name} ({device.id}) was revoked. If the device is connected, it will be disconnected "
         "within 5 seconds."
     )
+    paired = paired_by(devices, device.id)
+    if paired:
+        _say(f"Devices that it paired still have access: {', '.join(map(_named, paired))}. To revoke their tokens:")
+    for one in paired:
+        _say(f"  {own_command()} token revoke {one.id}")
     return 0
 
 
@@ -92,19 +100,29 @@ def show(data: Path, *, as_json: bool) -> int:
     if as_json:
         terminal.write(json.dumps([_shown(device, now) for device in devices], indent=1) + "\n")
         return 0
-    rows: list[tuple[str, ...]] = [("NAME", "ID", "SCOPE", "STATE", "LAST USED", "EXPIRES", "PROJECTS")]
-    for device in devices:
+    rows: list[tuple[str, ...]] = [("NAME", "ID", "SCOPE", "STATE", "LAST USED", "EXPIRES", "PAIRED BY", "PROJECTS")]
+    known = {device.id: device for device in devices}
+    for device in known.values():
         projects = ", ".join(device.projects) if device.projects else "all"
         times = [_moment(moment) if moment else "never" for moment in (device.last_used, device.expires)]
-        rows.append((device.name, device.id, device.scope, device.state(now), *times, projects))
+        if device.made_by is None:
+            maker = "owner"
+        else:
+            # The key of an SSH client and a device that is no longer in the list have no name.
+            maker = _named(known[device.made_by]) if device.made_by in known else device.made_by
+        rows.append((device.name, device.id, device.scope, device.state(now), *times, maker, projects))
     if len(rows) == 1:
-        _say("No device has a token. `drawbridge token new NAME` creates one.")
+        _say(f"No device has a token. `{own_command()} token new NAME` creates one.")
         return 0
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for index, row in enumerate(rows):
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         terminal.write(terminal.plain(line, "dim" if index == 0 else "context") + "\n")
     return 0
+
+
+def _named(device: Device) -> str:
+    return f"{device.name} ({device.id})"
 
 
 def _shown(device: Device, now: datetime) -> dict[str, Any]:
@@ -116,6 +134,7 @@ def _shown(device: Device, now: datetime) -> dict[str, Any]:
         "projects": list(device.projects) if device.projects else None,
         **{name: moment.isoformat().replace("+00:00", "Z") if moment else None for name, moment in times.items()},
         "state": device.state(now),
+        "made_by": device.made_by,
     }
 
 
@@ -154,7 +173,7 @@ def pair(data: Path, name: str | None, rights: Rights) -> int:
     """
     server = running.find(data)
     if server is None:
-        raise NoServer(f"No server is running with the data in {data}. Start `drawbridge serve` first.")
+        raise NoServer(f"No server is running with the data in {data}. Start `{own_command()} serve` first.")
     code = new_code(Devices(data), rights.scope, name, rights.projects, rights.lifetime)
     AuditLog(data).write("pairing_code_made", device=name, scope=rights.scope)
     _show_code(Terminal(sys.stdout), server, code, rights.scope)
@@ -187,7 +206,7 @@ def _show_code(terminal: Terminal, server: Running, code: str, scope: str) -> No
         )
     lines += [
         "",
-        "`drawbridge token list` shows the device once it is paired; `drawbridge token revoke` revokes its token.",
+        f"`{own_command()} token list` shows the device once it is paired; `{own_command()} token revoke` revokes its token.",
         "",
     ]
     terminal.write("\n".join(lines))

@@ -222,7 +222,7 @@ class ReviewChanged(Struct, frozen=True, kw_only=True):
 class ReviewDecided(Struct, frozen=True, kw_only=True):
     """A user decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with these
     hunks; ``left``: the number of hunks that still wait for a decision. If ``by`` is None, nobody has made a decision
-    in Drawbridge, but there are no undecided changes left. ``interrupted``: the server was killed before it could
+    in Drawbridge, but there are no undecided changes left. ``interrupted``: the server ended before it could
     finish or record the decision, and did so after its restart.
 
     ``paths``: the files with these hunks, at most 20; none in records of earlier versions. ``diff``: what an undo or an

@@ -56,7 +56,7 @@ def run(settings: ServeSettings, find_unsaved: FindUnsaved) -> int:
     upgrade.check(plan.data)
     with _own_data(plan.data):
         upgrade.mark(plan.data)
-        Devices(plan.data).reload()
+        Devices(plan.data).open()
         names = OwnNames(plan.public_hosts)
         certificate = plan.certificate
         if plan.tls and certificate is None:

@@ -146,11 +146,17 @@ def _write(target: Path, content: bytes, mode: int) -> None:
 
 
 def _write_new(path: Path, content: bytes, mode: int) -> None:
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
-        os.fchmod(file.fileno(), mode)  # this sets the mode regardless of the umask
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    """Creates a file. If it can't be written completely, removes it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        with open(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), mode)  # this sets the mode regardless of the umask
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def _lines(content: bytes | None) -> list[str]:

@@ -6,12 +6,12 @@ import codecs
 import contextlib
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
 from drawbridge.agents.hook_settings import AgentHooks
-from drawbridge.core.errors import UnusableFile
+from drawbridge.core.errors import DrawbridgeError, UnusableFile
 from drawbridge.settings.hook import HookSettings
 from drawbridge.setup import files, hooks, installed, jsonc, notes, record
 from drawbridge.setup.agents import AGENTS
@@ -72,6 +72,23 @@ def load(agent: AgentHooks, path: Path) -> SettingsFile:
     return SettingsFile(path, content, document, prefix)
 
 
+@dataclass(frozen=True)
+class SettingsChange(Change):
+    """The change of a settings file, which is recorded before the file is written: if setup is interrupted afterwards,
+    ``--remove`` can still revert it. ``previous``: the record until then; ``new``: the record after the change."""
+
+    previous: Record | None = field(kw_only=True)
+    new: Record = field(kw_only=True)
+
+    def apply(self) -> Path | None:
+        record.save(self.path, record.merged(self.previous, self.new) if self.previous else self.new)
+        try:
+            return super().apply()
+        except DrawbridgeError:  # the file is unchanged
+            record.save(self.path, self.previous)
+            raise
+
+
 def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode: bool | None) -> Plan:
     """The plan that installs the guard for this agent and scope. ``ask_mode``: True makes the agent ask before it
     writes, False undoes this if setup did it, and None leaves it as it is. Raises ``UnusableFile`` or ``NotWritable``
@@ -95,14 +112,14 @@ def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode
             document, former = _without_ask_mode(agent, document, made), _former(agent, None)
     except hooks.Unfit as error:
         raise _unfit(loaded.path, str(error)) from None
-    change = Change(loaded.path, loaded.content, loaded.with_(document))
+    new = _record(agent, loaded, document, made, former)
+    change = SettingsChange(loaded.path, loaded.content, loaded.with_(document), previous=made, new=new)
     copy, stub = installed.copy_path(), installed.stub_path(name, project)
     stub_change = Change(stub, files.read(stub), installed.stub_text(name, settings, copy), keep=False)
     steps: list[Step] = [] if installed.is_whole(copy) else [Copy(copy)]
     steps += [step for step in (stub_change, change) if step.before != step.after]
     if change in steps:
         change.check()
-    new = _record(agent, loaded, document, made, former)
 
     def finish() -> None:
         installed.install_copy()  # adds the bytecode if the interpreter has changed
@@ -115,7 +132,8 @@ def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode
         nothing=f"Already set up: {loaded.path} contains the guard's hooks.",
         notes=list(notes.of(agent, project, settings, document)),
         about={
-            loaded.path: f"{len(groups)} hooks that call the guard ({', '.join(groups)})"
+            loaded.path: f"{len(groups)} hooks that call the guard, and report sessions to `drawbridge serve` if it runs "
+            + f"({', '.join(groups)})"
             + (f", and settings that make {agent.title} ask before it writes" if ask_mode else "")
             + (f", without the settings that made {agent.title} ask" if asked_before and ask_mode is False else "")
             + ("; its other content stays as it is" if loaded.content else ""),

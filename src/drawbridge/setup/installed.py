@@ -25,6 +25,7 @@ from typing import Any
 import drawbridge
 from drawbridge.agents import catalog
 from drawbridge.core.errors import ProgramFailed
+from drawbridge.core.own_command import own_command
 from drawbridge.core.private_files import write_private
 from drawbridge.guard import calls
 from drawbridge.settings import of as settings_of
@@ -141,7 +142,7 @@ def print_command(settings: HookSettings) -> int:
     elif stub.read_bytes() != stub_text(agent, settings, copy_path()):
         note = (
             "Note: the installed guard has different settings, or is a different version. "
-            f"`drawbridge setup {agent}` updates it."
+            f"`{own_command()} setup {agent}` updates it."
         )
         sys.stderr.write(note + "\n")
     sys.stdout.write(shlex.join(fast_command(agent)) + "\n")

@@ -1,9 +1,9 @@
-"""Records what setup added to each settings file, to Neovim's package directory and as a service, so that ``--remove``
-removes exactly that.
+"""Records what setup added to each settings file, to Neovim's package directory, to VS Code and as a service, so that
+``--remove`` removes exactly that, and so that setup finds what has changed since then.
 
 The records are in one JSON file in Drawbridge's data directory, which maps the path of each settings file, package
-directory and service file to its record. If the JSON file is missing or damaged, ``--remove`` still finds every
-Drawbridge hook. In that case, it also removes lists and objects that are empty afterwards.
+directory, VS Code command and service file to its record. If the JSON file is missing or damaged, ``--remove`` still
+finds every Drawbridge hook. In that case, it also removes lists and objects that are empty afterwards.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Record(msgspec.Struct, frozen=True):
     no value. ``containers``: the paths of the lists and objects that setup created. ``mode``, ``auto``: the previous
     source texts of ``AskMode.mode`` and ``AskMode.lasting``, each in a tuple that is empty if the file did not contain
     the value; None if setup did not set it. ``link``: the target of the plugin's link, in the record of Neovim's
-    package directory."""
+    package directory. ``content``: the digest of the installed extension, in the record of a VS Code command."""
 
     created: bool = False
     blank: str | None = None
@@ -32,6 +32,17 @@ class Record(msgspec.Struct, frozen=True):
     mode: tuple[str, ...] | None = None
     auto: tuple[str, ...] | None = None
     link: str | None = None
+    content: str | None = None
+
+
+def merged(before: Record, after: Record) -> Record:
+    """The record of a file that is being changed, from ``before`` to ``after``. It describes the changes of both."""
+    return msgspec.structs.replace(
+        after,
+        containers=before.containers | after.containers,
+        mode=before.mode if after.mode is None else after.mode,
+        auto=before.auto if after.auto is None else after.auto,
+    )
 
 
 def load(settings: Path) -> Record | None:

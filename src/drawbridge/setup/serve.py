@@ -23,6 +23,7 @@ from typing import Final, Protocol
 
 from drawbridge import settings
 from drawbridge.core.errors import NoProgram, ProgramFailed
+from drawbridge.core.own_command import own_command
 from drawbridge.settings.serve import LAUNCHD_LABEL
 from drawbridge.setup import copies, files, record
 from drawbridge.setup.files import Change, Step
@@ -36,9 +37,19 @@ COMMAND_SECONDS: Final = 60
 SECRETS: Final = ("DRAWBRIDGE_SERVE_WEBHOOK",)
 """Variables that are never written to the service's file, which other users may be able to read."""
 
-PASSED_ON: Final = ("DRAWBRIDGE_CONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR", "LANG")
+PASSED_ON: Final = (
+    "DRAWBRIDGE_CONFIG",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+    "CLAUDE_CONFIG_DIR",
+    "CODEX_HOME",
+    "GEMINI_CLI_HOME",
+    "LANG",
+)
 """Variables that are passed on to the service, in addition to PATH and the server's settings, because a service does
-not inherit the shell's environment."""
+not inherit the shell's environment. Hooks in terminals look for the server in XDG_STATE_HOME, and the server reads the
+files of the agents in their own directories."""
 
 UNIT: Final = """\
 [Unit]
@@ -215,7 +226,10 @@ def service(platform: str = sys.platform, environ: Mapping[str, str] = os.enviro
         return Systemd(environ)
     if platform == "darwin":
         return Launchd(environ, os.getuid() if uid is None else uid)
-    raise NoProgram(f"The service manager of {platform} is not supported. Start `drawbridge serve` another way.")
+    raise NoProgram(
+        f"The service can't be installed: only systemd and launchd are supported, and {platform} has neither. Start "
+        f"`{own_command()} serve` yourself."
+    )
 
 
 def plan_setup(chosen: Service | None = None) -> Plan:
@@ -252,7 +266,7 @@ def plan_setup(chosen: Service | None = None) -> Plan:
     directories = made.directories if made else tuple(map(str, files.missing_directories(target.path)))
     return Plan(
         steps,
-        done=f"Done: {target.path} is installed. `drawbridge info` shows whether the server is running.",
+        done=f"Done: {target.path} is installed. `{own_command()} info` shows whether the server is running.",
         nothing=f"Nothing to change: {target.path} is up to date.",
         notes=notes,
         finish=lambda: record.save(target.path, Record(created=True, directories=directories)),
@@ -308,7 +322,7 @@ def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
 
 def left_out(environ: Mapping[str, str], manager: str) -> list[str]:
     """Notes about secrets in the environment that are not passed on to the service. ``manager``: see ``Service``."""
-    why = "is a secret and was left out: other users may be able to read the service's file."
+    why = "was left out of the service's file, because it is a secret and other users may be able to read that file."
     return [f"{name} {why} {_remedy(name, environ, manager)}" for name in SECRETS if environ.get(name)]
 
 

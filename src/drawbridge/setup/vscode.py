@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import drawbridge
 from drawbridge.core.errors import NoProgram, ProgramFailed
-from drawbridge.setup import vsix
+from drawbridge.setup import copies, record, vsix
 from drawbridge.setup.plan import Plan
+from drawbridge.setup.record import Record
 
 PROGRAMS = ("code", "code-insiders", "codium", "cursor", "windsurf", "code-server")
 """VS Code, its Insiders build and compatible editors, in the order in which they are tried."""
@@ -69,12 +71,24 @@ def plan(program: str | None, *, remove: bool) -> Plan:
             [] if there is None else [Uninstall(found, folder, identity)],
             done=f"Done: the extension was removed from {found}. Open windows keep it until they are reloaded.",
             nothing=f"Nothing to remove: {identity} is not installed in {found}.",
+            finish=lambda: _forget(found),
         )
+    content = copies.digest(folder, (str(file.relative_to(folder)) for file in vsix.files(folder)))
+    made = record.load(Path(found))
+    # The version alone does not show whether the extension is current: between releases, it stays the same.
+    current = there == package["version"] and made is not None and made.content == content
     return Plan(
-        [] if there == package["version"] else [Install(found, folder, identity)],
+        [] if current else [Install(found, folder, identity)],
         done=f"Done: the extension was installed in {found}. Reload open windows to use it.",
         nothing=f"Nothing to change: {identity} {there} is installed in {found}.",
+        finish=lambda: record.save(Path(found), Record(content=content)),
     )
+
+
+def _forget(program: str) -> None:
+    record.save(Path(program), None)
+    with contextlib.suppress(OSError):
+        copies.data_directory().rmdir()
 
 
 def extension_directory() -> Path:

@@ -35,7 +35,7 @@ def pack(extension_dir: Path, target: Path) -> None:
     """
     package = manifest(extension_dir)
     content = {"extension.vsixmanifest": _manifest(package).encode(), "[Content_Types].xml": _content_types().encode()}
-    for file in _files(extension_dir):
+    for file in files(extension_dir):
         content[f"extension/{file.relative_to(extension_dir).as_posix()}"] = file.read_bytes()
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
@@ -67,7 +67,7 @@ def manifest(extension_dir: Path) -> dict[str, Any]:
     return dict(package)
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def files(folder: Path) -> Iterator[Path]:
     """Yields all files, except hidden ones and those in hidden directories, always in the same order."""
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):

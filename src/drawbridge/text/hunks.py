@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
@@ -56,6 +57,36 @@ def diff(old: Sequence[str], new: Sequence[str]) -> tuple[Hunk, ...]:
     after = common_prefix(old_rest[::-1], new_rest[::-1])
     marks = changed_lines(old_rest[: len(old_rest) - after], new_rest[: len(new_rest) - after])
     return tuple(_slide(old, new, list(_collect(*marks, before))))
+
+
+def traits(old: Sequence[str], new: Sequence[str], hunks: Iterable[Hunk]) -> list[tuple[str, ...]]:
+    """What identifies each of the hunks, wherever it is: the removed and the added text, the unchanged lines right before
+    and after it, and which of all equal places in ``old`` it is.
+
+    An id made of this never passes to the same change at another place. As long as ``old`` has such places, one more or
+    one less of them gives new ids to the hunks there.
+    """
+    hunks = list(hunks)
+    starts = list(
+        zip(["", *old], [*old, ""], [*old[1:], "", ""], strict=False)
+    )  # by old_start, from the line before it
+    places: dict[tuple[str, str, str], list[int]] = {starts[hunk.old_start]: [] for hunk in hunks}
+    for at, start in enumerate(starts):
+        if start in places:
+            places[start].append(at)
+    found: list[tuple[str, ...]] = []
+    for hunk in hunks:
+        equal = places[starts[hunk.old_start]]
+        found.append(
+            (
+                "".join(old[hunk.old_start : hunk.old_end]),
+                "".join(new[hunk.new_start : hunk.new_end]),
+                "".join(old[max(0, hunk.old_start - 1) : hunk.old_start]),
+                "".join(old[hunk.old_end : hunk.old_end + 1]),
+                f"{bisect_left(equal, hunk.old_start)} of {len(equal)}",
+            )
+        )
+    return found
 
 
 def apply(old: Sequence[str], new: Sequence[str], hunks: Iterable[Hunk]) -> list[str]:

@@ -9,22 +9,19 @@ from typing import Final, NamedTuple
 
 from textual.app import App
 
-from drawbridge.tui.client import Client, Unsent
+from drawbridge.tui.client import LONGEST_SHOWN, Client, Unsent
 from drawbridge.tui.colors import Palette, theme
 from drawbridge.tui.connection import RequestError
 from drawbridge.tui.dialogs import KEYS, REVIEW_KEYS, ConfirmDialog, HelpDialog
 from drawbridge.tui.drawing import Painter
-from drawbridge.tui.screen_conversation import ConversationScreen
-from drawbridge.tui.screen_projects import HOW_TO_ADD, ProjectScreen
-from drawbridge.tui.screen_review import ReviewScreen
+from drawbridge.tui.requests import WARNING_SECONDS, complain
+from drawbridge.tui.screens.conversation import ConversationScreen
+from drawbridge.tui.screens.projects import HOW_TO_ADD, ProjectScreen
+from drawbridge.tui.screens.review import ReviewScreen
 from drawbridge.tui.wording import base_name, block
 
 DRAWING_SECONDS: Final = 0.04
 """The delay in seconds between a change and the redraw, which shows everything that has arrived by then."""
-
-WARNING_SECONDS: Final = 60.0
-"""The number of seconds for which a warning stays on the screen, unless a click closes it."""
-
 
 SERVER_ENDS: Final = "The server that this command started will also stop."
 COMMENTS_WAIT: Final = (
@@ -78,6 +75,9 @@ class AttachApp(App[None]):
         self._first = first or StartView()
         self._projects = ProjectScreen(client)
         self._stale = False
+        self._refused_prompts: dict[str, list[str]] = {}
+        """Prompts that were refused after the user had left their project, by its id. They are in its prompt box when it
+        is opened again."""
         client.report_to(
             on_change=self._changed,
             on_refused=self._refused,
@@ -161,11 +161,21 @@ class AttachApp(App[None]):
             self.exit()
 
     def _refused(self, unsent: Unsent, error: RequestError) -> None:
+        """Puts a prompt that was refused back into the prompt box, now or when its project is opened again. If the
+        project no longer exists, the message about the error contains the beginning of the prompt."""
         conversation = self.client.conversation
-        for screen in self.screen_stack:
-            if isinstance(screen, ConversationScreen) and conversation and conversation.id == unsent.project:
-                screen.put_back(unsent.prompt)
-        self.notify(block(str(error)), severity="error", markup=False)
+        screens = [screen for screen in self.screen_stack if isinstance(screen, ConversationScreen)]
+        if conversation is not None and conversation.id == unsent.project and screens:
+            screens[0].put_back(unsent.prompt)
+            complain(self, error)
+            return
+        project = self.client.projects.all.get(unsent.project)
+        if project is None:
+            words = f"Your prompt was not sent: {unsent.prompt[:LONGEST_SHOWN]}"
+        else:
+            self._refused_prompts.setdefault(unsent.project, []).append(unsent.prompt)
+            words = f"Your prompt for {base_name(project['path'])} was not sent. To edit it or send it again, open the project."
+        self.notify(block(f"{error} {words}"), severity="error", timeout=WARNING_SECONDS, markup=False)
 
     def _warn(self, words: str) -> None:
         self.notify(block(words), severity="warning", timeout=WARNING_SECONDS, markup=False)
@@ -188,7 +198,8 @@ class AttachApp(App[None]):
         await self._leave()
 
     def _enter(self, id: str) -> None:
-        self.push_screen(ConversationScreen(self.client, self.painter))
+        prompt = "\n\n".join(self._refused_prompts.pop(id, []))
+        self.push_screen(ConversationScreen(self.client, self.painter, prompt))
         self.run_worker(self._choose(id))
 
     async def _leave(self) -> None:

@@ -247,6 +247,7 @@ class ApprovalView(Vertical, can_focus=True):
     # User actions.
 
     def accept(self) -> None:
+        self._read_fields()
         if answers.questions(self.request):
             self._answer_questions()
         elif self._state.mode != "reject" and self._is_seen():
@@ -345,6 +346,7 @@ class ApprovalView(Vertical, can_focus=True):
         area.focus()
 
     def reject(self) -> None:
+        self._read_fields()
         if answers.questions(self.request):
             self._give(Answer(allow=False))
         elif self._state.mode == "reject":
@@ -402,14 +404,18 @@ class ApprovalView(Vertical, can_focus=True):
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         event.stop()
-        if self._state.mode == "edit" and not self.is_settled:
-            text = event.text_area.text
-            self._text = text if text != self._draft else None
+        self._read_fields()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
-        if event.input.has_class("why"):
-            self._message = event.value
+        self._read_fields()
+
+    def _read_fields(self) -> None:
+        """Stores what was typed. A key may be handled before the event about the text that was typed before it."""
+        if self._state.mode == "edit" and not self.is_settled:
+            text = self.query_one(".draft", PlainTextArea).text
+            self._text = text if text != self._draft else None
+        self._message = self.query_one(".why", Input).value
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()

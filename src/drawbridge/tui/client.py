@@ -18,7 +18,7 @@ from drawbridge.core.review_memory import ReviewMemory
 from drawbridge.tui import wording
 from drawbridge.tui.connection import Connection, Message, RequestError
 from drawbridge.tui.conversation import Conversation, Record, record_in, record_of
-from drawbridge.tui.reviews import Reviews
+from drawbridge.tui.review.reviews import Reviews
 from drawbridge.tui.server_address import ServerAddress
 from drawbridge.tui.store import Project, Projects
 
@@ -43,11 +43,12 @@ LONGEST_SHOWN: Final = 100
 
 class Unsent(NamedTuple):
     """A prompt that the server has not confirmed. ``id``: the request's id, by which a prompt that is sent twice runs
-    only once."""
+    only once. ``steer``: whether it is added to the active run."""
 
     id: str
     project: str
     prompt: str
+    steer: bool = False
 
 
 class Sent(NamedTuple):
@@ -182,7 +183,7 @@ class Client:
     async def execute(self, prompt: str, *, steer: bool = False) -> None:
         """Sends a prompt. ``steer``: adds it to the active run."""
         assert self.conversation is not None
-        one = Unsent(str(uuid.uuid4()), self.conversation.id, prompt)
+        one = Unsent(str(uuid.uuid4()), self.conversation.id, prompt, steer)
         self.unsent.append(one)
         self.on_change()
         try:
@@ -206,11 +207,11 @@ class Client:
     ) -> None:
         """Sends a decision on an open approval request. Raises ``RequestError``, but not if the server refuses the
         decision because it has already recorded the same one from this terminal."""
+        project = self._id  # another project may be shown by the time that a large input has been sent
         data: Message = {"approval_id": approval_id, "decision": "allow" if allow else "deny"}
         data |= {"message": message} if message else {}
         data |= {"remember": True} if remember else {}
         data |= await self._input(input) if input is not None else {}
-        project = self._id
         try:
             await self.connection.ask("permission_response", data, project=project, lasting=True)
         except RequestError as error:
@@ -253,8 +254,10 @@ class Client:
         """Loads one more page of older messages. Raises ``RequestError``."""
         conversation = self.conversation
         if conversation is not None and conversation.joined and conversation.has_older:
-            page = (await self.command("get_messages", {"before_seq": conversation.first, "limit": PAGE}))["data"]
-            conversation.prepend(map(record_in, page["messages"]), has_more=page["has_more"])
+            first = conversation.first
+            page = (await self.command("get_messages", {"before_seq": first, "limit": PAGE}))["data"]
+            if conversation.first == first:  # otherwise, another part is in memory by now
+                conversation.prepend(map(record_in, page["messages"]), has_more=page["has_more"])
             self.on_change()
 
     async def newer(self) -> None:
@@ -281,9 +284,9 @@ class Client:
             await self.older()
 
     async def latest(self) -> None:
-        """Loads the end of the conversation, unless it is in memory. Raises ``RequestError``."""
+        """Loads the end of the conversation, unless it is in memory. Until the server has sent it, the conversation
+        stays as it is. Raises ``RequestError``."""
         if self.conversation is not None and not self.conversation.at_end:
-            self.conversation = Conversation(self.conversation.id)
             await self._join()
 
     async def whole(self, blob_id: str) -> Message:
@@ -372,9 +375,10 @@ class Client:
             conversation.apply_update(data["update_type"], data["data"])
 
     def _note_sent(self, message: Message) -> None:
-        """Remembers a prompt of this client until its run begins or it is removed."""
+        """Remembers a prompt of this client until its run begins or it is removed. A prompt that is added to the active
+        run does not wait."""
         one = next((one for one in self.unsent if one.id == message.get("request_id")), None)
-        if one is not None:
+        if one is not None and not one.steer:
             self._sent[message["data"]["run_id"]] = Sent(one.project, one.prompt, message.get("seq") or 0)
 
     def _note_removal(self, record: Record, conversation: Conversation) -> None:
@@ -422,6 +426,7 @@ class Client:
             conversation.enqueue({"run_id": data["run_id"], "position": data["position"], "prompt": one.prompt})
         if message.get("seq") is not None:
             entry = {"type": "user", "message": {"prompt": one.prompt}, "run_id": data["run_id"], "by": self.name}
+            entry |= {"steer": True} if one.steer else {}
             now = datetime.now(UTC).isoformat()
             conversation.apply(Record(message["seq"], now, "client", entry))
 
@@ -429,11 +434,14 @@ class Client:
         conversation = self.conversation
         if conversation is None:
             return
-        if conversation.id not in self.projects.all:
+        project = self.projects.all.get(conversation.id)
+        if project is None:
             self.on_project_removed()
             return
-        behind = self.projects.all[conversation.id]["last_seq"] - conversation.cursor
-        restart = not conversation.joined or not conversation.at_end or behind > TOO_FAR
+        behind = project["last_seq"] - conversation.cursor  # below 0 if the server has lost the end of the history
+        was_shortened = int(project.get("first_seq", 1)) > conversation.cursor + 1
+        is_near = 0 <= behind <= TOO_FAR and not was_shortened
+        restart = not (conversation.joined and conversation.at_end and is_near)
         conversation.leave()
         after = {} if restart else {"after_seq": conversation.cursor}
         answer = await self._ask("project_join", after, project=conversation.id)

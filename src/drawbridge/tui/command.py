@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from drawbridge.core.errors import BadSetting
+from drawbridge.core.own_command import own_command
 from drawbridge.core.terminal_text import Terminal
 from drawbridge.settings.attach import AttachSettings
 from drawbridge.text.review_words import no_session, numbers
@@ -150,8 +151,8 @@ async def begin(client: Client, project: str | None, directory: str) -> StartVie
     which = "Its projects are" if len(paths) <= LISTED else "Some of its projects are"
     there = f"{which} {names}" if names else "It has no projects yet"
     raise BadSetting(
-        f"The server has no project {project}. {there}. To add one, run `drawbridge attach` and press n or, on the server's "
-        "machine, run `drawbridge attach DIRECTORY`."
+        f"The server has no project {project}. {there}. To add one, run `{own_command()} attach` and press n or, on the "
+        "server's machine, run `drawbridge attach DIRECTORY`."
     )
 
 

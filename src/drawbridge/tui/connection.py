@@ -23,6 +23,7 @@ from websockets.exceptions import (
 )
 
 from drawbridge.core.errors import BadSetting, DrawbridgeError, NoServer
+from drawbridge.core.own_command import own_command
 from drawbridge.tui.server_address import ServerAddress, fingerprint_of, is_here
 
 PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
@@ -354,7 +355,7 @@ def _no_server(address: ServerAddress, error: Exception) -> str:
         text = f"The server at {url} did not answer within {OPENING_SECONDS:g} seconds."
         return f"{text} Check the address, and that the server is running."
     advice = (
-        "Start a server with `drawbridge serve`, or give its address with --url."
+        f"Start a server with `{own_command()} serve`, or give its address with --url."
         if is_here(url)
         else "Check the address, and that the server is running."
     )

@@ -132,7 +132,12 @@ class Conversation:
         if restart:
             self.cursor = self.last = snapshot["last_seq"]
             self.first = snapshot["last_seq"] + 1
-            self.items = []
+            self.begins = 1
+            self.cost = 0.0
+            self._prompts.clear()
+            self._edits.clear()
+            self._begun.clear()
+            self._release_all()
         self.joined = True
         self._snapshot = snapshot["last_seq"]
         self.run = snapshot["run"]
@@ -145,8 +150,10 @@ class Conversation:
         self._drain()
 
     def leave(self) -> None:
-        """Until the next ``join``, live records wait, because records before them may be missing."""
+        """Until the next ``join``, live records wait, because records before them may be missing. Those that waited
+        before may belong to another history, and the server sends them again."""
         self.joined = False
+        self._early.clear()
 
     def apply_update(self, type: str, data: Json) -> None:
         """Applies an update that is not in the history, if it concerns the conversation."""
@@ -211,8 +218,7 @@ class Conversation:
     def jump(self, last: int) -> None:
         """Releases everything in memory, so that the records that ``prepend`` adds next end with the record
         ``last``."""
-        self._release([])
-        self._results.clear()
+        self._release_all()
         self.first, self.last = last + 1, last
 
     def append(self, records: Iterable[Record]) -> None:
@@ -242,6 +248,10 @@ class Conversation:
         if len(self.items) > MOST_ITEMS:
             self.first = self.items[-MOST_ITEMS * 3 // 4].seq
             self._release([item for item in self.items if item.seq >= self.first])
+
+    def _release_all(self) -> None:
+        self._release([])
+        self._results.clear()
 
     def _release(self, items: list[Item]) -> None:
         self.items = items

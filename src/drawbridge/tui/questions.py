@@ -18,7 +18,7 @@ from drawbridge.tui.conversation import Conversation
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.fields import PromptBox
 from drawbridge.tui.history import History
-from drawbridge.tui.requests import complain, do
+from drawbridge.tui.requests import complain, do, do_lasting
 
 STILL_SECONDS: Final = 1.0
 """Seconds without a keystroke after which an approval request takes the focus from an empty prompt box or from the
@@ -105,21 +105,25 @@ class Questions(Vertical):
 
     def on_approval_view_answered(self, event: ApprovalView.Answered) -> None:
         event.stop()
-        do(self, self._answer(event))
+        do_lasting(self, self._answer(event))
 
     async def _answer(self, event: ApprovalView.Answered) -> None:
         view = event.view
+        refused: RequestError | None = None
         try:
             await self._client.answer(view.approval_id, **event.answer._asdict())
         except RequestError as error:
-            complain(self, error)
-            if error.code in ("APPROVAL_RESOLVED", "APPROVAL_NOT_FOUND"):
-                known = error.details.get("by") or error.details.get("reason")
-                self._settle(view, error.details if known else CLOSED)
-            else:
-                view.failed()
-        else:
+            complain(self.app, error)
+            refused = error
+        if not self.is_attached:
+            return  # the user has left the project
+        if refused is None:
             self._close(view)
+        elif refused.code in ("APPROVAL_RESOLVED", "APPROVAL_NOT_FOUND"):
+            known = refused.details.get("by") or refused.details.get("reason")
+            self._settle(view, refused.details if known else CLOSED)
+        else:
+            view.failed()
 
     def on_approval_view_full_text_requested(self, event: ApprovalView.FullTextRequested) -> None:
         event.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from drawbridge.tui.approval_view import READING_SECONDS
 from drawbridge.tui.client import Client
 from drawbridge.tui.fields import PlainTextArea
 from drawbridge.tui.requests import do
@@ -23,6 +25,7 @@ REFRESH_SECONDS = 0.25
 
 HINT = "Enter edit · d remove · K J up, down · n send now · Esc close"
 EDITING = "Ctrl-S save · Esc go back"
+MOVED = "The selected prompt is no longer in the queue. Press the key again for the one that is selected now."
 
 
 class QueueDialog(ModalScreen[None]):
@@ -41,6 +44,8 @@ class QueueDialog(ModalScreen[None]):
         super().__init__()
         self._client = client
         self._shown: list[Mapping[str, Any]] = []
+        self._moved_at = float("-inf")
+        """The time (``time.monotonic``) at which the selection last moved because the selected prompt had gone."""
         self._edited: str | None = None
         """The id of the run, if its prompt is being edited."""
 
@@ -82,9 +87,17 @@ class QueueDialog(ModalScreen[None]):
             options.add_options([Option(_line(number, one)) for number, one in enumerate(queue, 1)])
             same = [at for at, one in enumerate(queue) if before is not None and one["run_id"] == before["run_id"]]
             options.highlighted = same[0] if same else min(options.highlighted or 0, len(queue) - 1)
+            if before is not None and not same:
+                self._moved_at = time.monotonic()
 
     def _does(self, type: str, **data: Any) -> None:
-        if self._current is not None and self._edited is None:
+        """Sends a command about the selected prompt. A key that is pressed within ``READING_SECONDS`` after the
+        selection has moved may be meant for the previous prompt, and only shows that it has gone."""
+        if self._current is None or self._edited is not None:
+            return
+        if time.monotonic() - self._moved_at < READING_SECONDS:
+            self.notify(MOVED, markup=False)
+        else:
             do(self, self._client.command(type, {"run_id": self._current["run_id"], **data}))
 
     def action_remove(self) -> None:

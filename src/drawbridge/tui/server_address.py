@@ -147,8 +147,8 @@ def _only_one(servers: Sequence[running.Running]) -> running.Running | None:
     if len(servers) > 1:
         names = ", ".join(f"{one.url} ({one.data_dir})" for one in servers)
         raise BadSetting(
-            f"{len(servers)} servers are running: {names}. Choose one with --url, --token-file (the file “token” in its "
-            "data directory) and, if it uses TLS, --fingerprint."
+            f"{len(servers)} servers are running: {names}. Choose one with --url, --token-file (the `token` file in "
+            "its data directory) and, if it uses TLS, --fingerprint."
         )
     return servers[0] if servers else None
 

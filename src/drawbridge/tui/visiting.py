@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from drawbridge.core.review_memory import review_key
 from drawbridge.text.review_visits import ReviewVisits
 from drawbridge.tui.client import Client
-from drawbridge.tui.review_parts import Part
+from drawbridge.tui.review.parts import Part
 
 
 class Visiting:

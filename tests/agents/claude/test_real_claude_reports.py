@@ -84,6 +84,7 @@ async def test_a_late_message_is_answered_in_the_same_run(warm: Session, model: 
     await warm.received.next(AgentLine)
     await until(lambda: "Hello" in warm.received.words)
     warm.process.steer("And add tests", (), lambda: None)
+    await warm.process.set_mode("default")  # once the CLI has replied, it has read the message before that, too
     model.go_on()
     assert (await warm.ended()).ok
     assert warm.received.words == "Hello\nthere\nAnd tests."

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from drawbridge.guard import ask, find
+from tests.nvim import rig as nvim_rig
 from tests.nvim.rig import Person, headless
 from tests.waiting import PATIENCE
 
@@ -121,3 +122,10 @@ async def workstation(program: Path, folder: Path, *arguments: str) -> AsyncIter
     """Starts a Neovim without configuration, with ``folder`` as its current directory."""
     async with headless(program, *QUICK, *arguments, cwd=folder) as person:
         yield Workstation(person, folder, program)
+
+
+@contextlib.asynccontextmanager
+async def with_bridge(program: Path, folder: Path) -> AsyncIterator[tuple[Workstation, nvim_rig.Workstation]]:
+    """Starts a Neovim with a connected bridge."""
+    async with nvim_rig.workstation(program, folder, *QUICK) as bridge:
+        yield Workstation(bridge.person, folder, program), bridge

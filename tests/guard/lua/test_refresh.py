@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.guard.lua.rig import Workstation, kept, reloaded, workstation
+from tests.guard.lua.rig import Workstation, kept, reloaded, with_bridge, workstation
+from tests.nvim.rig import Workstation as Bridged
+from tests.nvim.rig import proposal
 
 LINES = "".join(f"line {number}\n" for number in range(1, 201))
 
@@ -182,6 +184,66 @@ async def test_a_newer_file_is_reported_at_the_first_request(
     os.utime(path, (later, later))
 
     assert kept(await at.asks("refresh_buffer", file_path=path)) == [str(path)]
+
+
+# Unsaved work that an accepted proposal contains.
+
+UNSAVED, PROPOSED = "mine\none\ntwo\n", "mine\nONE\ntwo\n"
+
+
+async def decided(at: Workstation, bridge: Bridged, keys: str, *, eol: str = "\n") -> Path:
+    """Returns a file with unsaved changes, after the user has decided with ``keys`` on a proposal that contains them."""
+    path = await at.opened("a.py", "one\ntwo\n".replace("\n", eol))
+    await at.keys("ggOmine<Esc>")
+    await at.asks("snapshot", paths=[str(path)])
+    unsaved = UNSAVED.replace("\n", eol)
+    assert await bridge.editor.unsaved_text(str(path)) == unsaved
+    await bridge.shows(proposal(path, unsaved, PROPOSED.replace("\n", eol)))
+    await at.person.types(keys)
+    await bridge.decided()
+    return path
+
+
+@pytest.mark.parametrize("keys", [":w<CR>", "ZZ"])
+@pytest.mark.parametrize("eol", ["\n", "\r\n"], ids=["LF", "CRLF"])
+async def test_a_proposal_with_unsaved_work_is_not_reported_as_kept(
+    program: Path, tmp_path: Path, keys: str, eol: str
+) -> None:
+    """The guard may be faster than the bridge, which then shows the file in the buffer."""
+    async with with_bridge(program, tmp_path) as (at, bridge):
+        path = await decided(at, bridge, keys, eol=eol)
+        written = PROPOSED.replace("\n", eol)
+        path.write_bytes(written.encode())
+
+        assert kept(await at.asks("refresh_buffer", file_path=path)) == []
+
+        await bridge.editor.written(str(path), written, "1")
+        assert (await at.text(path), await at.modified(path)) == (PROPOSED.splitlines(), False)
+
+
+async def test_other_text_than_the_accepted_one_is_reported(program: Path, tmp_path: Path) -> None:
+    async with with_bridge(program, tmp_path) as (at, bridge):
+        path = await decided(at, bridge, ":w<CR>")
+        path.write_text(PROPOSED + "three\n")
+
+        assert kept(await at.asks("refresh_buffer", file_path=path)) == [str(path)]
+
+
+async def test_a_rejected_proposal_that_was_written_is_reported(program: Path, tmp_path: Path) -> None:
+    async with with_bridge(program, tmp_path) as (at, bridge):
+        path = await decided(at, bridge, ":q<CR>")
+        path.write_text(PROPOSED)
+
+        assert kept(await at.asks("refresh_buffer", file_path=path)) == [str(path)]
+
+
+async def test_text_typed_after_the_decision_is_reported(program: Path, tmp_path: Path) -> None:
+    async with with_bridge(program, tmp_path) as (at, bridge):
+        path = await decided(at, bridge, ":w<CR>")
+        await at.keys("x")
+        path.write_text(PROPOSED)
+
+        assert kept(await at.asks("refresh_buffer", file_path=path)) == [str(path)]
 
 
 # The view.

@@ -10,8 +10,8 @@ import pytest
 
 from drawbridge.editors.port import BridgeState
 from drawbridge.guard import ask, find
-from tests.guard.lua.rig import QUICK, Workstation, workstation
-from tests.nvim.rig import workstation as bridged
+from tests.guard.lua.rig import Workstation, with_bridge, workstation
+from tests.nvim.rig import proposal
 from tests.programs import nvim_version
 
 
@@ -57,8 +57,7 @@ async def test_only_the_requested_fields_are_returned(at: Workstation) -> None:
 
 
 async def test_the_agents_connected_to_the_bridge_are_returned(program: Path, tmp_path: Path) -> None:
-    async with bridged(program, tmp_path, *QUICK) as bridge:
-        at = Workstation(bridge.person, tmp_path, program)
+    async with with_bridge(program, tmp_path) as (at, bridge):
         before = await at.asks("snapshot", paths=[], want=["connected"])
         await bridge.editor.announce(BridgeState(4711, "token", ("Claude Code", "Gemini CLI"), (812,)))
         now = await at.asks("snapshot", paths=[], want=["selection"], session="s")
@@ -180,6 +179,67 @@ async def test_the_command_line_window_leaves_the_file_current(at: Workstation) 
     await at.person.until("return vim.fn.getcmdwintype() == ':'")
 
     assert (await at.state_of(path))["current"] is True
+
+
+# While one of the plugin's own windows is in front.
+
+
+@pytest.mark.parametrize("keys", ["", "<C-w>h"])
+async def test_unsaved_work_stays_current_behind_a_proposal(program: Path, tmp_path: Path, keys: str) -> None:
+    """The cursor is on the proposed side, or on the other one."""
+    async with with_bridge(program, tmp_path) as (at, bridge):
+        other, path = await at.opened("a.py"), await at.opened("b.py")
+        await at.keys("x")
+        await bridge.shows(proposal(other, other.read_text(), "new\n"))
+        await at.keys(keys)
+
+        stands = await at.state_of(path)
+
+    assert (stands["modified"], stands["current"]) == (True, True)
+
+
+async def test_work_behind_a_terminal_and_a_proposal_is_current(program: Path, tmp_path: Path) -> None:
+    async with with_bridge(program, tmp_path) as (at, bridge):
+        other, path = await at.opened("a.py"), await at.opened("b.py")
+        await at.keys("x")
+        await next_second(at)
+        await at.ex("terminal sleep 60")
+        await bridge.shows(proposal(other, other.read_text(), "new\n"))
+
+        states = [(await at.state_of(file))["current"] for file in (other, path)]
+
+    assert states == [False, True]
+
+
+async def test_a_file_is_not_current_once_its_proposal_is_closed(program: Path, tmp_path: Path) -> None:
+    """Neovim can't close its only window, so that window stays."""
+    async with with_bridge(program, tmp_path) as (at, bridge):
+        await bridge.options("{ diff = { open_in = 'current' } }")
+        other, path = await at.opened("a.py"), await at.opened("b.py")
+        await bridge.shows(proposal(path, path.read_text(), "new\n"))
+        await at.keys("<C-w>o")
+        await bridge.decided()
+        await at.person.edits(other)
+
+        states = [(await at.state_of(file))["current"] for file in (other, path)]
+
+    assert states == [True, False]
+
+
+async def test_proposals_and_suggestions_are_not_unsaved_files(program: Path, tmp_path: Path) -> None:
+    async with with_bridge(program, tmp_path) as (at, bridge):
+        path = await at.opened("a.py")
+        await bridge.shows(proposal(path, path.read_text(), "new\n"))
+        await at.keys("x")
+        suggestion = "{ name = 'a.py', lines = { 'one' }, language = '' }"
+        await at.person.lua(f"require('drawbridge.changes.suggest').open({suggestion}, function() end)")
+        await at.keys("x")
+        modified = await at.person.lua("return #vim.fn.getbufinfo({ bufmodified = 1 })")
+
+        answer = await at.asks("snapshot", paths=[], want=["open", "unsaved"])
+
+    assert modified == 2
+    assert (answer["open"], answer["unsaved"]) == ([str(path)], [])
 
 
 # Which buffers count.

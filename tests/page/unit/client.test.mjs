@@ -45,12 +45,16 @@ const said = (seq) => ({
 });
 const rest = () => new Promise((later) => setImmediate(later));
 
-/** A client whose server is the test. `answers` maps a request's type to a function that returns the answer. */
-function world(answers) {
+/**
+ * A client whose server is the test. `answers` maps a request's type to a function that returns the answer. `isOpen`:
+ * whether its sockets are already open when the client gets them.
+ */
+function world(answers, { isOpen = false } = {}) {
   const sockets = [];
   const asked = [];
   const client = new Client(() => {
     const socket = {
+      readyState: isOpen ? 1 : 0,
       close: () => {},
       send: (text) => {
         const message = JSON.parse(text);
@@ -65,7 +69,7 @@ function world(answers) {
       },
     };
     sockets.push(socket);
-    queueMicrotask(() => socket.onopen());
+    if (!isOpen) queueMicrotask(() => socket.onopen());
     return socket;
   });
   const hear = (message) => sockets.at(-1).onmessage({ data: JSON.stringify(message) });
@@ -104,6 +108,21 @@ test('on a first visit, the shown project is joined without waiting for the list
   await rest();
   assert.equal(client.conversation.joined, true);
   assert.equal(types().filter((type) => type === 'project_join').length, 1);
+});
+
+test('over a socket that is already open, the project is joined as early', async () => {
+  const answers = server(
+    () => [project()],
+    () => 0,
+  );
+  const { client, asked } = world({ ...answers, project_list: () => undefined }, { isOpen: true });
+  client.start('secret');
+  client.choose('p');
+  await rest();
+  assert.deepEqual(
+    asked.map(({ type }) => type),
+    ['auth', 'subscribe', 'hello', 'project_list', 'project_join'],
+  );
 });
 
 test('a project that the list does not contain is reported as gone', async () => {

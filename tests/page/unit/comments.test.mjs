@@ -234,6 +234,20 @@ test('drafts are sent once, and only those that are shown', async () => {
   assert.equal(server.asked.length, 1);
 });
 
+test('a draft that was changed during the question is not removed', async () => {
+  const { server, comments } = made('removed');
+  const asked = comment('a');
+  comments.show({ comments: [comment('a', { text: 'Other' })], drafts: '2' });
+  await comments.remove(asked);
+  assert.match(comments.notes.value.get('a'), /^The comment has changed since you saw it, so it was not removed\./);
+  assert.deepEqual(server.asked, []);
+  const removed = comments.remove(comments.all.value[0]);
+  await server.gives({});
+  await removed;
+  assert.deepEqual(server.asked, [['review_comment', { comment_id: 'a', remove: true }, true]]);
+  assert.equal(comments.notes.value.size, 0);
+});
+
 test('only its author and the owner of the server can change a draft', () => {
   const theirs = comment('a', { by: 'Bob' });
   assert.equal(made('mine').comments.mayChange(theirs), true);
@@ -297,23 +311,65 @@ test('the hunks that answer a comment are found', () => {
 test('a failed commit keeps the message, and shows the reason', async () => {
   const server = new Server();
   const commit = new Commit(server, 'p', async () => {});
+  const runs = async () => {
+    const done = commit.run(['a', 'b']);
+    await server.gives({ kept: ['a', 'b'] });
+    return { done };
+  };
   commit.message.value = 'Fix';
   commit.without.value = new Set(['b']);
-  let done = commit.run(['a', 'b']);
-  assert.deepEqual(server.asked[0], ['review_commit', { message: 'Fix', branch: undefined, files: ['a'] }, false]);
+  let { done } = await runs();
+  assert.deepEqual(server.asked, [
+    ['review_get', {}, false],
+    ['review_commit', { message: 'Fix', branch: undefined, files: ['a'] }, false],
+  ]);
   await server.refuses('COMMIT_FAILED', { output: 'no', code: 1 });
   await done;
   assert.deepEqual([commit.message.value, commit.problem.value, commit.output.value], ['Fix', 'Refused.', 'no']);
-  done = commit.run(['a', 'b']);
+  ({ done } = await runs());
   await server.refuses('COMMIT_BLOCKED', { reason: 'overlap', paths: ['a', 'b'] });
   await done;
   assert.deepEqual([commit.problem.value, commit.output.value], ['Refused. Files: a, b.', '']);
   commit.without.value = new Set();
-  done = commit.run(['a', 'b']);
-  assert.equal(server.asked[2][1].files, undefined, 'all files');
+  ({ done } = await runs());
+  assert.equal(server.asked.at(-1)[1].files, undefined, 'all files');
   await server.gives({ data: { commit: 'c', branch: 'main', files: ['a', 'b'], output: '', by: 'me' } });
   await done;
   assert.deepEqual([commit.message.value, commit.done.value.branch], ['', 'main']);
+});
+
+test('a commit contains only what was shown', async () => {
+  const server = new Server();
+  const commit = new Commit(server, 'p', async () => {});
+  const lines = (added) => ({ a: { added, removed: 0 } });
+  commit.offer.value = { message: '', lines: lines(1) };
+  for (const now of [
+    { kept: ['a', 'b'], commit: { lines: lines(1) } },
+    { kept: ['a'], commit: { lines: lines(2) } },
+    { kept: ['a'], commit: null },
+  ]) {
+    const done = commit.run(['a']);
+    await server.gives(now);
+    await done;
+    assert.match(commit.problem.value, /^What was kept has changed since you saw it, so it was not committed\./);
+  }
+  void commit.run(['a']);
+  await server.gives({ kept: ['a'], commit: { lines: lines(1) } });
+  assert.deepEqual(
+    server.asked.map(([type]) => type),
+    ['review_get', 'review_get', 'review_get', 'review_get', 'review_commit'],
+  );
+});
+
+test('a commit is not made later if the connection is lost first', async () => {
+  const server = new Server();
+  server.connection.state = 'open';
+  const commit = new Commit(server, 'p', async () => {});
+  const done = commit.run(['a']);
+  await server.refuses('OFFLINE');
+  await done;
+  assert.match(commit.problem.value, /^The connection was lost before the server responded\./);
+  assert.deepEqual(server.asked, [['review_get', {}, false]]);
 });
 
 test('a push contains what was shown, and the user’s title and body are kept', async () => {

@@ -78,21 +78,35 @@ test('a code is accepted before anything else is sent', () => {
   assert.equal(sockets[0].sent[1].type, 'project_list');
 });
 
-test('a socket that is already open is greeted immediately', () => {
+test('a socket that is already open is greeted immediately', async () => {
   const sent = [];
   const socket = { readyState: 1, send: (text) => sent.push(JSON.parse(text)), close: () => {} };
   const connection = new Connection({ connect: () => socket, later: () => {}, cancel: () => {} });
   connection.start('secret', 'Ada');
+  await Promise.resolve(); // the caller may first choose a project
   assert.equal(sent[0].type, 'auth');
 });
 
 test('a refused token is not sent again', () => {
-  const { connection, timers, hear, drop } = world();
-  connection.start('wrong', 'Ada');
-  hear({ type: 'error', data: { code: 'UNAUTHORIZED', message: 'The token is wrong.' } });
+  for (const code of ['UNAUTHORIZED', 'TOKEN_REVOKED', 'TOKEN_EXPIRED']) {
+    const { connection, timers, hear, drop } = world();
+    connection.start('wrong', 'Ada');
+    hear({ type: 'error', data: { code, message: 'The token is wrong.' } });
+    drop(4401);
+    assert.equal(connection.state, 'refused');
+    assert.equal(timers.length, 0);
+  }
+});
+
+test('a token that the server could not check is sent again', () => {
+  const { connection, sockets, timers, hear, open, drop } = world();
+  connection.start('secret', 'Ada');
+  hear({ type: 'error', data: { code: 'INTERNAL_ERROR', message: 'The server failed.' } });
   drop(4401);
-  assert.equal(connection.state, 'refused');
-  assert.equal(timers.length, 0);
+  assert.equal(connection.state, 'waiting');
+  timers.at(-1).act();
+  open();
+  assert.equal(sockets.at(-1).sent[0].data.token, 'secret');
 });
 
 test('a token that the server did not read in time is sent again', () => {

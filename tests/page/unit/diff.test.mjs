@@ -129,12 +129,10 @@ test('many changes in a long text are found separately', () => {
   assert.ok(rows.every((row) => row.kind === 'changed' || row.old.text === row.new.text));
 });
 
-test('texts that have nothing in common are compared quickly', () => {
+test('texts that have nothing in common are only compared roughly', () => {
   const a = Array.from({ length: 20_000 }, (_, n) => `a${n}`).join('\n');
   const b = Array.from({ length: 20_000 }, (_, n) => `b${n}`).join('\n');
-  const began = performance.now();
   const found = difference(a, b);
-  assert.ok(found.rough);
+  assert.ok(found.rough, 'an exact comparison would take minutes');
   assert.deepEqual([found.added, found.removed], [20_000, 20_000]);
-  assert.ok(performance.now() - began < 2000);
 });

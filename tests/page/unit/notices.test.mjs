@@ -5,10 +5,26 @@ import { afterEach, beforeEach, mock, test } from 'node:test';
 
 import './dom.mjs';
 
-const { endNotice, watch } = await import('../../../web/src/notifications/notices.ts');
+const { endNotice, title, watch } = await import('../../../web/src/notifications/notices.ts');
 const { Reviews } = await import('../../../web/src/state/reviews.ts');
 
 const NUMBERS = { files: 7, hunks: 9, added: 120, removed: 34 };
+
+test('a number on the icon from an earlier visit is replaced', () => {
+  const numbers = [];
+  const set = async (number = 0) => void numbers.push(number);
+  const own = Object.getOwnPropertyDescriptor(globalThis, 'navigator');
+  Object.defineProperty(globalThis, 'navigator', {
+    value: { setAppBadge: set, clearAppBadge: set },
+    configurable: true,
+  });
+  globalThis.document.title = 'Drawbridge';
+  for (const waiting of [0, 0, 2, 2, 0]) title(waiting);
+  title(0, 'blog');
+  Object.defineProperty(globalThis, 'navigator', own);
+  assert.deepEqual(numbers, [0, 2, 0, 0]);
+  assert.equal(globalThis.document.title, 'blog · Drawbridge');
+});
 
 test('the notification about a run with changes has their number and leads to the review', () => {
   assert.deepEqual(endNotice('completed', 'p', 'blog', NUMBERS), {

@@ -223,10 +223,25 @@ test('a decision sends the hunk, or the version that was shown', async () => {
   assert.deepEqual(server.asked[1], ['review_decide', { hunks: ['a'], decision: 'keep' }]);
   await server.answers_(1, review('2', [file('f', [B])]));
   assert.deepEqual(keysOf(found), ['b']);
-  void found.decideAll('undo');
+  void found.decideAll('undo', '2');
   assert.deepEqual(server.asked[2], ['review_decide', { all: true, decision: 'undo', version: '2' }]);
-  void found.decideFile('f', 'undo');
+  void found.decideFile('f', 'undo', '2');
   assert.deepEqual(server.asked[3], ['review_decide', { files: ['f'], decision: 'undo', version: '2' }]);
+});
+
+test('a decision on several changes names the version that the user saw', async () => {
+  const { server, found } = await opened([file('f', [hunk('a'), B]), file('large', [])]);
+  const whole = found.parts.value.at(-1);
+  server.hears(changed('Phone'));
+  await server.answers_(1, review('2', [file('f', [hunk('a'), B, hunk('c')]), file('large', [])]));
+  void found.decideAll('keep', '1');
+  void found.decideFile('f', 'undo', '1');
+  void found.decide(whole, 'keep', '1');
+  assert.deepEqual(server.asked.slice(2), [
+    ['review_decide', { all: true, decision: 'keep', version: '1' }],
+    ['review_decide', { files: ['f'], decision: 'undo', version: '1' }],
+    ['review_decide', { files: ['large'], decision: 'keep', version: '1' }],
+  ]);
 });
 
 test('a reply to an outdated request is ignored', async () => {
@@ -361,7 +376,7 @@ test('an edit that changes nothing is not kept', async () => {
 
 test('a review that has changed is loaded again, and its buttons show it', async () => {
   const { server, found } = await opened([file('f', [hunk('a'), B])]);
-  void found.decideAll('keep');
+  void found.decideAll('keep', '1');
   await server.refuses(1, 'HUNK_GONE');
   assert.match(
     found.of(ALL).note.value,
@@ -372,7 +387,7 @@ test('a review that has changed is loaded again, and its buttons show it', async
 
 test('a refusal names the files that have changed since', async () => {
   const { server, found } = await opened([file('f', [hunk('a'), B])]);
-  void found.decideAll('keep');
+  void found.decideAll('keep', '1');
   await server.refuses(1, 'HUNK_GONE', { paths: ['f'], files: 3 });
   assert.match(found.of(ALL).note.value, /Read what is new in f and 2 other files, then decide again\.$/);
 });

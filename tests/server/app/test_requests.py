@@ -19,7 +19,7 @@ from drawbridge.core.errors import HistoryNotWritten, NotPrivate
 from drawbridge.server.app import connection as connection_module
 from drawbridge.server.app.clients import Client
 from drawbridge.server.app.command_table import COMMANDS
-from drawbridge.server.app.connection import ASIDE, INBOX
+from drawbridge.server.app.connection import ASIDE, INBOX, INBOX_LENGTH
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol.client_errors import CODES, ClientError
 from drawbridge.server.protocol.frames import encode
@@ -135,6 +135,23 @@ async def test_reading_pauses_while_too_many_requests_wait(server: Server, clien
     assert len(there._inbox) < 2_000 - INBOX
     server.core.go_on.set()
     await until(lambda: len(client.received) == 2_000)
+    assert not there._held
+
+
+async def test_reading_pauses_while_long_requests_wait(server: Server, client: WireClient) -> None:
+    """Otherwise, a few dozen requests of the maximum size from each client would fill the server's memory."""
+    server.core.go_on.clear()
+    for number in range(ASIDE + 1):
+        await client.send("agent_kill", project_id="p1", request_id=str(number))
+    await until(lambda: len(server.core.asked) == ASIDE)
+    few = INBOX_LENGTH // (MESSAGE_BYTES // 2) + 2
+    for number in range(few):
+        await client.send("project_create", {"path": "x" * (MESSAGE_BYTES // 2)}, request_id=f"long {number}")
+    [there] = server.site.connections
+    await until(lambda: there._held)
+    assert len(there._inbox) <= few < INBOX
+    server.core.go_on.set()
+    await until(lambda: len(client.received) == ASIDE + 1 + few)
     assert not there._held
 
 

@@ -5,11 +5,14 @@ contains no secrets.
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import multiprocessing
+import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Raw
 from websockets.asyncio.client import connect
@@ -23,6 +26,9 @@ from drawbridge.server.auth.audit import FILE, AuditLog
 from drawbridge.server.auth.devices import TOKEN, Devices, new_code
 from drawbridge.server.auth.entrance import CHANGES, CONNECTS, DENIALS, LIMITED_SECONDS, ClientLimits, Entrance
 from drawbridge.server.events import Announced, Answered, ApprovalRequested, DecidedOnReview, RunContinued
+from drawbridge.server.protocol.answers import Answer
+from drawbridge.server.protocol.replies import OK
+from tests.server.auth import rig
 from tests.server.auth.rig import Server
 from tests.server.auth.test_command import drawbridge, made
 from tests.server.auth.test_scopes import asking
@@ -139,6 +145,34 @@ async def test_connections_and_refusals_are_in_the_audit_log(server: Server) -> 
     ]
 
 
+async def test_a_client_is_dismissed_once_while_its_request_runs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A request may take minutes, for example if it pushes a branch."""
+    caplog.set_level("INFO", "drawbridge.server")
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def waiting(*_: Any) -> Answer[Any]:
+        begun.set()
+        await go_on.wait()
+        return OK
+
+    rows = [msgspec.structs.replace(row, handler=waiting) if row.name == "health_check" else row for row in COMMANDS]
+    async with rig.serving(tmp_path, rows=rows) as server:
+        async with server.client(server.token("lost")) as phone:
+            await phone.send("health_check", request_id="slow")
+            async with asyncio.timeout(PATIENCE):
+                await begun.wait()
+            server.devices.revoke("lost")
+            await phone.close_code()
+            for _ in range(3):
+                await server.clients.check()
+            assert len(events(server.data, "dismissed")) == 1
+            assert caplog.text.count("TOKEN_REVOKED") == 1
+            go_on.set()
+        await until(lambda: events(server.data, "gone"))
+
+
 async def test_an_option_above_the_ceiling_is_audited(server: Server, owner: WireClient) -> None:
     project = await server.project(owner)
     await owner.ask("execute", {"prompt": "x", "options": {"dangerously_skip_permissions": True}}, project)
@@ -212,6 +246,29 @@ def test_a_failed_write_is_logged_and_not_raised(tmp_path: Path, caplog: pytest.
     AuditLog(tmp_path).write("connected", by="phone")
     assert "the audit log can't be written" in caplog.text
     assert "phone" in caplog.text
+
+
+def test_an_entry_that_no_longer_fits_leaves_no_fragment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On a full disk, the first part of a line is written before the write fails."""
+    real = os.write
+    written: list[int] = []
+
+    def filling(file: int, data: Any) -> int:
+        if written:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written.append(real(file, data[:10]))
+        return written[0]
+
+    audit = AuditLog(tmp_path)
+    audit.write("connected", by="before")
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", filling)
+        audit.write("connected", by="lost")
+    audit.write("connected", by="after")
+    assert [line["by"] for line in read(tmp_path)] == ["before", "after"]
+    assert "the audit log can't be written" in caplog.text
 
 
 def test_long_values_of_clients_are_written_as_one_short_line(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from websockets.exceptions import InvalidMessage, InvalidStatus
 
 from drawbridge.core.addresses import network_of, unmapped
 from drawbridge.protocols.gate import Head
+from drawbridge.protocols.websocket import AT_ONCE
 from drawbridge.server import serve
 from drawbridge.server.app import blobs
 from drawbridge.server.app import clients as clients_module
@@ -47,6 +48,7 @@ from drawbridge.server.auth.rate_limits import Buckets
 from drawbridge.server.auth.ssh_keys import Keys
 from drawbridge.server.auth.tls import own_certificate
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import MESSAGE_BYTES
 from drawbridge.transport import http_server, tls_acceptor
 from drawbridge.transport.tls_acceptor import HANDSHAKE_LIMIT, NETWORK_LIMIT, TlsAcceptor
 from tests.server.auth.rig import OWNER, Server, code_of, serving
@@ -74,11 +76,12 @@ def test_the_docs_list_the_current_limits() -> None:
         "clients in total": f"{limits.clients} (`--max-clients`), an eighth of them reserved for the owner",
         "plain requests from one address (the files of the web UI, `/health`)": at_once(REQUESTS),
         "connections with an unfinished request, or without one": (
-            f"{serve.WAITING_CONNECTIONS}. In their first second there can be more: up to {http_server.GRACE_NETWORKS} from"
-            f" each address, while fewer than `--max-clients` + {serve.SPARE_CONNECTIONS} connections are open."
+            f"{serve.WAITING_CONNECTIONS} after their first second; before that, {http_server.GRACE_NETWORKS} from each"
+            f" address (while fewer than `--max-clients` + {serve.SPARE_CONNECTIONS} connections are open)"
         ),
         "unfinished first message of a WebSocket without a token": f"{clients_module.UNFINISHED_BYTES // 1024} kB",
         "first message of a WebSocket without a token": f"{clients_module.AUTH_BYTES // 1024} kB",
+        "compressed messages of one client that arrive together": f"{AT_ONCE * MESSAGE_BYTES // 1_000_000} MB, decompressed",
         "TLS handshakes in progress": (
             f"{HANDSHAKE_LIMIT}, and {NETWORK_LIMIT} from one address; {http_server.HANDSHAKE_SECONDS:g} seconds each"
         ),

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import segno
 
+from drawbridge.server import device_commands
 from drawbridge.server.auth import devices as devices_module
-from drawbridge.server.auth.devices import now, pairing_link, qr_modules
+from drawbridge.server.auth.devices import Device, Devices, now, pairing_link, qr_modules
 from drawbridge.server.auth.scopes import Identity
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import PairCreate, parse
@@ -171,6 +172,42 @@ async def test_codes_are_revoked_with_their_creator(server: Server, owner: WireC
         assert [code.made_by for code in file.codes] == [id, None], "used codes are remembered"
     assert [line["code"] for line in events(server.data, "refused")] == ["PAIRING_WRONG", "PAIRING_USED"]
     assert [line.get("made_by") for line in events(server.data, "paired")] == [id, None]
+
+
+async def test_the_list_shows_who_paired_a_device(server: Server, owner: WireClient) -> None:
+    """Whoever stole a phone for a minute may have paired another device with it."""
+    async with server.client(server.token("stolen", "admin")) as stolen:
+        code = (await stolen.ask("pair_create", {"scope": "admin"}))["data"]["code"]
+        assert code_of(await redeemed(server, code, "laptop")) == "paired"
+    devices = await listed(owner)
+    assert devices["laptop"]["made_by"] == devices["stolen"]["id"]
+    assert "made_by" not in devices["stolen"], "the owner added it"
+
+
+def paired(devices: Devices, name: str, maker: Device) -> Device:
+    """Pairs a device with a code that another device created."""
+    code = devices_module.new_code(devices, "admin", maker=maker.identity)
+    return devices_module.redeem(devices, code, name)[0]
+
+
+def test_revoking_a_device_names_those_that_it_paired(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The devices that were paired through a device that is already revoked are named, too."""
+    devices = Devices(tmp_path)
+    stolen, _ = devices.add("stolen", "admin")
+    devices.add("tv", "view")
+    laptop = paired(devices, "laptop", stolen)
+    second = paired(devices, "second", laptop)
+    devices.revoke("laptop")
+    assert device_commands.show(tmp_path, as_json=False) == 0
+    [line] = [one for one in capsys.readouterr().out.splitlines() if one.startswith("second ")]
+    assert f"laptop ({laptop.id})" in line
+    assert device_commands.revoke(tmp_path, "stolen") == 0
+    text = capsys.readouterr().err
+    assert f"still have access: second ({second.id})." in text
+    assert f"token revoke {second.id}\n" in text
+    assert laptop.id not in text
+    assert device_commands.revoke(tmp_path, second.id) == 0
+    assert "still have access" not in capsys.readouterr().err
 
 
 async def test_a_device_that_was_just_revoked_cannot_create_a_code(server: Server) -> None:

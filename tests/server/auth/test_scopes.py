@@ -39,10 +39,11 @@ def test_the_docs_list_the_current_scope_of_each_command() -> None:
 
 ALLOWED_IN_WORDS: dict[Scope, dict[str, str]] = {
     "view": {
-        "projects": "project_list project_join project_leave agent_list health_check usage",
+        "projects": "project_list project_join project_leave agent_list health_check",
         "conversations": "get_messages sessions session_messages session_export search blob_get",
         "changes": "run_changes review_get file_changes",
         "files": "file_list file_read",
+        "usage and cost": "usage",
     },
     "approve": {
         "answer approval requests": "permission_response",
@@ -68,16 +69,17 @@ ALLOWED_IN_WORDS: dict[Scope, dict[str, str]] = {
         "list, pair and revoke devices": "device_list pair_create device_revoke",
     },
 }
-"""Phrases of docs/access.md, with the commands that they stand for."""
+"""Phrases of docs/access.md and docs/security.md, with the commands that they stand for."""
 
 OWN_CONNECTION = {"hello", "subscribe", "unsubscribe", "push_key", "push_subscribe", "push_unsubscribe", "push_test"}
-"""Commands about the device's own connection and notifications, which the page does not list."""
+"""Commands about the device's own connection and notifications, which the pages do not list."""
 
 
+@pytest.mark.parametrize("page", ["access.md", "security.md"])
 @pytest.mark.parametrize("scope", SCOPES)
-def test_the_page_about_access_says_what_each_scope_allows(scope: Scope) -> None:
-    page = (PAGE.parents[1] / "access.md").read_text()
-    [row] = [line for line in page.splitlines() if line.startswith(f"| `{scope}` |")]
+def test_the_docs_describe_what_each_scope_allows(scope: Scope, page: str) -> None:
+    lines = (PAGE.parents[1] / page).read_text().splitlines()
+    [row] = [line for line in lines if line.startswith(f"| `{scope}` |")]
     said = ALLOWED_IN_WORDS[scope]
     assert [words for words in said if words not in row] == []
     commands = {row.name for row in COMMANDS if row.scope == scope and not row.signs_in} - OWN_CONNECTION

@@ -4,7 +4,9 @@ server.
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import hashlib
 import os
 import shutil
@@ -23,12 +25,17 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA1, SHA256, SHA384, SHA512
 from hypothesis import given
 from hypothesis import strategies as st
+from websockets.exceptions import ConnectionClosed
 
 from drawbridge.core.errors import BadSetting
 from drawbridge.server.app import clients as clients_module
 from drawbridge.server.app.clients import DISMISSED
+from drawbridge.server.auth import entrance as entrance_module
+from drawbridge.server.auth.access import Access, OwnNames
+from drawbridge.server.auth.entrance import HANDSHAKES, Entrance
 from drawbridge.server.auth.ssh_keys import NAMESPACE, BadSignature, Keys, challenge, entries, verified
 from drawbridge.server.auth.tls import own_certificate
+from drawbridge.server.protocol.client_errors import ClientError
 from tests.programs import missing
 from tests.server import processes
 from tests.server.auth.rig import OWNER, Server, code_of, serving
@@ -140,8 +147,8 @@ async def test_the_signed_text_is_readable(server: Server) -> None:
 async def test_signing_may_take_longer_than_sending_a_token(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients_module, "AUTH_SECONDS", 0.5)
     monkeypatch.setattr(clients_module, "SIGNING_SECONDS", 0.8)
+    began = time.monotonic()
     async with connected(server.url) as client:
-        began = time.monotonic()
         await client.ask("ssh_challenge")
         assert await client.close_code() == 4401
         assert (client.connection.close_reason or "").startswith("the challenge was not signed within ")
@@ -149,6 +156,30 @@ async def test_signing_may_take_longer_than_sending_a_token(server: Server, monk
 
 
 # refused
+
+
+async def test_more_challenges_do_not_extend_the_time(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients_module, "SIGNING_SECONDS", 0.5)
+    async with connected(server.url) as client:
+        # A request fails once the server has closed the connection.
+        with contextlib.suppress(ConnectionClosed, AssertionError):
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    await client.ask("ssh_challenge")
+        assert await client.close_code() == 4401
+
+
+def test_challenges_count_as_handshakes(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entrance_module, "now", lambda: 1_000.0)
+    entrance = Entrance(Access(OWNER, OwnNames(), secure=True, keys=Keys(file)))
+    for _ in range(HANDSHAKES[0]):
+        entrance.nonce("203.0.113.5")
+    with pytest.raises(ClientError) as refused:
+        entrance.nonce("203.0.113.5")
+    assert refused.value.code == "RATE_LIMITED"
+    entrance.nonce("203.0.113.6")
+    for _ in range(2 * HANDSHAKES[0]):
+        entrance.nonce("127.0.0.1")
 
 
 async def test_a_key_that_is_not_in_the_file_is_refused(server: Server) -> None:

@@ -5,10 +5,12 @@ revoked or expires.
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import hmac
 import http.client
 import json
+import os
 import re
 import time
 from datetime import UTC, datetime, timedelta
@@ -20,11 +22,12 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from drawbridge.core.errors import BadArgument, BadSetting
+from drawbridge.core.errors import BadArgument, BadSetting, NotPrivate
 from drawbridge.server.app.clients import DISMISSED
 from drawbridge.server.auth import devices as devices_module
 from drawbridge.server.auth.access import Access, OwnNames
-from drawbridge.server.auth.devices import FILE, TOKEN, Devices, new_code
+from drawbridge.server.auth.devices import COPY, FILE, TOKEN, Devices, new_code
+from drawbridge.server.auth.entrance import FAILURES
 from drawbridge.server.notifications.answer_tokens import Answerable, AnswerTokens
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import TERMINAL_NAME
@@ -246,12 +249,17 @@ async def test_the_last_use_of_a_device_is_stored(server: Server) -> None:
 async def test_a_damaged_devices_file_affects_only_new_connections(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The token is not reported as wrong, because a browser would delete it."""
     token = server.token()
     whole = (server.data / FILE).read_bytes()
     async with server.client(token) as there:
         damaged = (server.data / FILE).read_bytes()[:40]
         (server.data / FILE).write_bytes(damaged)
-        assert (await refusal(server, token))[0] == "UNAUTHORIZED"
+        for _ in range(FAILURES[0] + 1):
+            assert await refusal(server, token) == ("RESOURCE_LIMIT", 1013), "it does not count as a failed attempt"
+        status, body = await asyncio.to_thread(handshake, server, token)
+        assert (status, body.partition(":")[0]) == (503, "RESOURCE_LIMIT")
+        assert await refusal(server, "x" * 60) == ("UNAUTHORIZED", 4401)
         async with server.client() as owner:
             assert (await owner.ask("hello"))["type"] == "hello"
         with pytest.raises(BadSetting, match="damaged"):
@@ -263,6 +271,81 @@ async def test_a_damaged_devices_file_affects_only_new_connections(
         (server.data / FILE).write_bytes(whole)
         async with server.client(token) as client:
             assert (await client.ask("hello"))["type"] == "hello"
+
+
+@pytest.mark.parametrize("left", [b"", b"\0" * 400, b'{\n "devices": [' + b"\0" * 400], ids=["empty", "zeros", "cut"])
+def test_a_power_failure_loses_no_device(tmp_path: Path, left: bytes) -> None:
+    """The time of a device's last use is stored without a sync, and some file systems then leave an empty file. A
+    revoked device stays revoked."""
+    devices = Devices(tmp_path)
+    _, token = devices.add("phone", "run")
+    devices.add("lost", "run")
+    devices.revoke("lost")
+    devices.identify(token)
+    (tmp_path / FILE).write_bytes(left)
+    restarted = Devices(tmp_path)
+    assert [(one.name, one.revoked is None) for one in restarted] == [("phone", True), ("lost", False)]
+    assert restarted.identify(token).name == "phone"
+    assert json.loads((tmp_path / FILE).read_bytes())["devices"], "the file is restored"
+
+
+def test_devices_of_an_earlier_version_survive_a_power_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An earlier version made no copy. A server that can't make one starts nevertheless."""
+
+    def full(path: str, *_: Any, **__: Any) -> None:
+        raise NotPrivate(f"{path} can't be written: no space left on device.")
+
+    Devices(tmp_path).add("phone", "run")
+    (tmp_path / COPY).unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(devices_module, "write_private", full)
+        Devices(tmp_path).open()
+    assert "the list of devices could not be copied: " in caplog.text
+    Devices(tmp_path).open()
+    (tmp_path / FILE).write_bytes(b"")
+    assert [one.name for one in Devices(tmp_path)] == ["phone"]
+
+
+def test_a_change_is_synced_before_it_replaces_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise, an empty file could replace the list of devices in a power failure."""
+    calls: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(file: int) -> None:
+        calls.append("sync")
+        fsync(file)
+
+    def replaced(old: str, new: str) -> None:
+        calls.append(Path(new).name)
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    Devices(tmp_path).add("phone", "run")
+    assert calls[:4] == ["sync", COPY, "sync", FILE]
+
+
+async def test_a_device_signs_in_although_its_last_use_is_not_stored(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """For example, the disk has become read-only."""
+    token = server.token()
+    real = os.open
+
+    def failing(path: Any, *rest: Any, **more: Any) -> int:
+        if str(path).endswith("devices.lock"):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return real(path, *rest, **more)
+
+    monkeypatch.setattr(os, "open", failing)
+    async with server.client(token) as by_header, server.client("") as by_message:
+        assert (await by_message.ask("auth", {"token": token}))["type"] == "auth"
+        for client in (by_header, by_message):
+            assert (await client.ask("hello"))["type"] == "hello"
+    assert "the time of a device's last use could not be stored" in caplog.text
+    assert [one.last_used for one in server.devices] == [None]
 
 
 async def test_a_locked_devices_file_does_not_delay_the_server(server: Server) -> None:

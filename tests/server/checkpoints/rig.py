@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
+from drawbridge.server.checkpoints.shell import Shell
 from tests import programs
+from tests.waiting import until
 
 RUN = "run_1"
 
@@ -63,3 +68,32 @@ async def a_run_that_writes(project: Path, files: dict[str, bytes]) -> tuple[Che
 def refs(project: Path) -> list[str]:
     """The refs of Drawbridge in the project's repository."""
     return git(project, "for-each-ref", "--format=%(refname)", "refs/drawbridge").split()
+
+
+def hanging(folder: Path, monkeypatch: pytest.MonkeyPatch, word: str, first: str = ":") -> Path:
+    """Replaces git with one that hangs in each command with the argument ``word``. ``first``: a line of a shell script
+    that runs before it hangs. Returns the path of a file that exists once git hangs."""
+    program, started = folder / "bin" / "git", folder / "started"
+    program.parent.mkdir()
+    does = f"{first}; : >{started}; exec sleep 600"
+    program.write_text(f'#!/bin/sh\ncase " $* " in *" {word} "*) {does} ;; esac\nexec {programs.git()} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    return started
+
+
+def time_ends_at(started: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the time limit of a git command end as soon as it hangs. ``started``: as returned by ``hanging``."""
+    reply = Shell._reply
+
+    async def reply_or_nothing(shell: Shell, seconds: float) -> bytes | None:
+        replying = asyncio.create_task(reply(shell, seconds))
+        await until(lambda: replying.done() or started.exists(), "a reply of git")
+        if not replying.done():
+            started.unlink()
+            replying.cancel()
+            await asyncio.wait([replying])
+            return None
+        return await replying
+
+    monkeypatch.setattr(Shell, "_reply", reply_or_nothing)

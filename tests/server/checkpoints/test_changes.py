@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,24 @@ async def test_attributes_do_not_hide_what_a_run_changed(project: Path) -> None:
     diff = (await checkpoints.changes.of(RUN)).diff
     assert "-line 3\n+LINE 3\n" in diff
     assert "Binary files /dev/null and b/new.bin differ\n" in diff
+    await checkpoints.reverter.revert(RUN)
+    assert everything(project) == before
+
+
+@pytest.mark.parametrize("is_added", [False, True])
+async def test_ident_does_not_hide_what_a_run_changed(is_added: bool, project: Path) -> None:
+    """git stores only "$Id$" for such a line, also in the user's index if the agent adds the file to it."""
+    before = everything(project)
+    checkpoints = Checkpoints(project, "proj_1")
+    await checkpoints.snapshotter.create(RUN, "before")
+    (project / ".git" / "info" / "attributes").write_text("*.txt ident\n")
+    (project / "poem.txt").write_text(before["poem.txt"].decode().replace("line 3\n", "$Id: hidden $\n"))
+    os.utime(project / "poem.txt", (1, 1))
+    if is_added:
+        git(project, "add", "poem.txt")
+        assert "\n$Id$\n" in git(project, "show", ":poem.txt")
+    await checkpoints.snapshotter.create(RUN, "after")
+    assert "-line 3\n+$Id: hidden $\n" in (await checkpoints.changes.of(RUN)).diff
     await checkpoints.reverter.revert(RUN)
     assert everything(project) == before
 

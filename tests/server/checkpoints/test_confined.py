@@ -17,9 +17,9 @@ import pytest
 
 from drawbridge.agents.base import Confinement
 from drawbridge.agents.memory import MB, MemoryWatch
-from drawbridge.server.checkpoints import git_program
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import GitFailed
+from drawbridge.server.checkpoints.git import program as git_program
 from tests.server.checkpoints.rig import RUN, a_run, everything, make_project
 from tests.waiting import until
 

@@ -83,6 +83,18 @@ async def test_a_large_file_with_a_filter_is_named_and_refused(project: Path, mo
     assert everything(project) == before
 
 
+async def test_a_new_large_file_with_a_filter_is_not_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is new since the server opened the project, as after the user has switched to another branch."""
+    monkeypatch.setattr(filters, "FILTERED_BYTES", 20)
+    checkpoints = Checkpoints(project, "proj_1")
+    with_filter(project, {"large.bin": b"\0" * 100})
+    await checkpoints.snapshotter.create(RUN, "before")
+    (project / "large.bin").write_bytes(b"larger\n")
+    await checkpoints.snapshotter.create(RUN, "after")
+    with pytest.raises(NoCheckpoint, match=r"large\.bin"):
+        await checkpoints.reverter.revert(RUN)
+
+
 async def test_a_file_with_a_non_utf8_name_may_have_a_filter(project: Path) -> None:
     with_filter(project, {"photo.bin": b"photo\n", os.fsdecode(b"\xfcbung.bin"): b"one\n"})
     before = everything(project)

@@ -15,7 +15,7 @@ import pytest
 
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import Changed, GitFailed, NoCheckpoint
-from drawbridge.server.checkpoints.git_program import program
+from drawbridge.server.checkpoints.git.program import program
 from drawbridge.server.reviews.decisions import Decision, HunkGone, RequestedDecision, ReviewMoved
 from drawbridge.server.reviews.open_review import OpenReview
 from drawbridge.server.reviews.reviews import Review

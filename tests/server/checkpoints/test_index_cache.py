@@ -74,6 +74,18 @@ async def test_a_refreshed_index_needs_no_additional_command(
     assert len(await before_the_turn(checkpoints, calls)) == 1
 
 
+async def test_a_file_that_a_sparse_checkout_left_out_may_appear(checkpoints: Checkpoints, project: Path) -> None:
+    git(project, "update-index", "--skip-worktree", "old.txt", "poem.txt")
+    (project / "old.txt").unlink()
+    await a_turn(checkpoints, project)
+    assert await changes(checkpoints, "first") == {"poem.txt": "changed"}
+    for name in ("second", "third"):
+        assert await checkpoints.snapshotter.begin(name)
+        (project / "old.txt").write_text(f"by {name}\n")
+        await checkpoints.snapshotter.create(name, "after")
+        assert await changes(checkpoints, name) == {"old.txt": "changed"}
+
+
 async def test_files_ignored_since_are_not_in_later_checkpoints(checkpoints: Checkpoints, project: Path) -> None:
     await a_turn(checkpoints, project)
     with (project / ".gitignore").open("a") as file:

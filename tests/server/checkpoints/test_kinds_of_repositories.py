@@ -58,6 +58,24 @@ async def test_an_encoding_that_git_converts_is_restored(project: Path) -> None:
     assert (project / "menu.rc").read_bytes() == before
 
 
+async def test_ids_that_git_wrote_into_a_file_are_restored(project: Path) -> None:
+    poem = project / "poem.txt"
+    (project / ".gitattributes").write_text("*.txt ident\n")
+    poem.write_text("$Id$\n" + poem.read_text())
+    git(project, "add", ".")
+    poem.unlink()
+    git(project, "checkout", "poem.txt")
+    os.utime(poem, (1, 1))
+    git(project, "update-index", "--refresh")
+    before = poem.read_bytes()
+    assert before.startswith(b"$Id: ")
+    checkpoints, diff = await a_run_that_writes(project, {"poem.txt": before.replace(b"line 3\n", b"LINE 3\n")})
+    assert "-line 3\n+LINE 3\n" in diff
+    assert "\n+$Id" not in diff
+    await checkpoints.reverter.revert(RUN)
+    assert poem.read_bytes() == before
+
+
 @pytest.mark.parametrize("place", [".config/git/ignore", ".ignored", "own"])
 async def test_files_that_the_user_ignores_globally_stay_ignored(place: str, project: Path, home: Path) -> None:
     file = project / ".git" / "info" / "exclude" if place == "own" else home / place

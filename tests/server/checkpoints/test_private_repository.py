@@ -16,17 +16,17 @@ import pytest
 
 from drawbridge.agents.memory import MB
 from drawbridge.core.errors import DrawbridgeError
-from drawbridge.server.checkpoints import commits, private, refs
+from drawbridge.server.checkpoints import commits, private, refs, shell
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import Changed, GitFailed, NoCheckpoint
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.index_cache import INDEX
 from drawbridge.server.checkpoints.private import Largest
 from drawbridge.server.reviews.decisions import HunkGone, RequestedDecision, ReviewMoved
 from drawbridge.server.reviews.open_review import OpenReview
 from drawbridge.server.reviews.reviews import Review
 from tests import programs
-from tests.server.checkpoints.rig import RUN, git
+from tests.server.checkpoints.rig import RUN, git, hanging, time_ends_at
 from tests.server.checkpoints.test_hostile_repository import spy  # noqa: F401 - a fixture
 
 POEM = "".join(f"line {number}\n" for number in range(1, 21))
@@ -233,10 +233,27 @@ async def test_a_directory_over_a_limit_is_refused_with_the_reason(largest: Larg
 
 
 @pytest.mark.thorough
-async def test_a_directory_that_takes_too_long_to_list_is_refused(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private, "LIST_SECONDS", 0.0)
+async def test_a_directory_that_takes_too_long_to_list_is_refused(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time_ends_at(hanging(tmp_path, monkeypatch, "--others"), monkeypatch)
     with pytest.raises(private.TooLarge, match="can't be listed"):
         await Kept(plain).checkpoints.snapshotter.create(RUN, "before")
+
+
+async def test_changes_can_be_decided_on_if_listing_takes_too_long(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The known files are still compared. Listing the others takes too long only after the run."""
+    before = state(plain)
+    kept = Kept(plain)
+    await kept.run(three_files)
+    time_ends_at(hanging(tmp_path, monkeypatch, "--others"), monkeypatch)
+    (plain / "poem.txt").write_text(POEM)
+    review = await kept.seen()
+    assert [file.path for file in review.files] == ["new.bin", "old.txt"]
+    await kept.decide(RequestedDecision("phone", "undo", all=True, version=review.version))
+    assert state(plain) == before
 
 
 @pytest.mark.thorough
@@ -372,6 +389,11 @@ async def test_files_a_run_makes_git_ignore_are_restored(plain: Path) -> None:
     await Kept(plain).run(work, "run_3")
 
 
+def stored(kept: Kept) -> int:
+    """The size of the files with objects, in bytes."""
+    return sum(file.stat().st_size for file in (kept.repository / "objects").rglob("*") if file.is_file())
+
+
 @pytest.mark.thorough
 async def test_old_checkpoints_are_removed_with_their_contents(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refs, "KEPT_RUNS", 2)
@@ -382,8 +404,7 @@ async def test_old_checkpoints_are_removed_with_their_contents(plain: Path, monk
         monkeypatch.setattr(commits, "AUTHOR", commits.AUTHOR | at)
         content = os.urandom(200_000)
         await kept.run(lambda directory: (directory / "noise.bin").write_bytes(content), f"run_{number}")  # noqa: B023
-    stored = sum(file.stat().st_size for file in (kept.repository / "objects").rglob("*") if file.is_file())
-    assert 500_000 < stored < 1_000_000
+    assert 500_000 < stored(kept) < 1_000_000
     assert [path for path in kept.folder.rglob("*") if path.lstat().st_mode & 0o077] == []
     assert await kept.changed("run_5") == {"noise.bin": "changed"}
     with pytest.raises(NoCheckpoint):
@@ -419,6 +440,67 @@ async def test_a_full_repository_keeps_the_latest_run(plain: Path, monkeypatch: 
     with pytest.raises(NoCheckpoint):
         await kept.changed("run_1")
     assert [file.path for file in (await kept.seen()).files] == ["noise.bin"]
+    assert stored(kept) < 500_000
+
+
+@pytest.mark.thorough
+async def test_files_of_a_killed_git_are_removed(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They do not count as stored contents. Otherwise, the checkpoints of earlier runs would be removed."""
+    monkeypatch.setattr(private, "MOST_STORED", 300_000)
+    kept = Kept(plain)
+    await kept.run(three_files)
+    names = ("pack/tmp_pack_x", "pack/.tmp-1-pack-x.pack", "00/tmp_obj_x")
+    left = [kept.repository / "objects" / name for name in names]
+    for file in left:
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(bytes(private.MOST_STORED))
+    await kept.run(lambda directory: (directory / "poem.txt").write_text(POEM), "run_2")
+    assert [file for file in left if file.exists()] == []
+    assert (await kept.changed()).keys() == {"poem.txt", "new.bin", "old.txt"}
+
+
+@pytest.mark.thorough
+async def test_removing_old_contents_in_vain_leaves_no_files(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(private, "COLLECT_SECONDS", 0.0)
+    begins = 'mkdir -p "$GIT_DIR/objects/pack"; echo >"$GIT_DIR/objects/pack/tmp_pack_x"'
+    time_ends_at(hanging(tmp_path, monkeypatch, "repack", begins), monkeypatch)
+    kept = Kept(plain)
+    await kept.run(three_files)
+    assert "was not cleaned up: git took more than 30 s for: repack" in caplog.text
+    assert list((kept.repository / "objects" / "pack").iterdir()) == []
+
+
+@pytest.mark.thorough
+async def test_old_contents_are_removed_even_if_packing_hangs(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Packing is not tried again after the next run, which would have to wait for it. It gets more time than usual,
+    because the repository is full."""
+    monkeypatch.setattr(private, "MOST_STORED", 300_000)
+    time_ends_at(hanging(tmp_path, monkeypatch, "repack"), monkeypatch)
+    kept = Kept(plain)
+    for number in range(4):
+        content = os.urandom(200_000)
+        await kept.run(lambda directory: (directory / "noise.bin").write_bytes(content), f"run_{number}")  # noqa: B023
+    assert stored(kept) < 500_000
+    assert caplog.text.count("was not cleaned up: git took more than 120 s for: repack") == 1
+
+
+@pytest.mark.thorough
+async def test_a_git_that_cannot_be_ended_leaves_the_review_complete(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next command would receive the reply to the one that removes old contents."""
+    monkeypatch.setattr(private, "COLLECT_SECONDS", 0.0)
+    monkeypatch.setattr(shell, "LEAVE_SECONDS", 0.1)
+    time_ends_at(hanging(tmp_path, monkeypatch, "repack", "trap '' TERM"), monkeypatch)
+    kept = Kept(plain)
+    await kept.run(three_files)
+    await kept.run(lambda directory: (directory / "more.txt").write_text("more\n"), "run_2")
+    assert "was not cleaned up" in caplog.text
+    assert {file.path for file in (await kept.seen()).files} == {"more.txt", "new.bin", "old.txt", "poem.txt"}
 
 
 @pytest.mark.thorough

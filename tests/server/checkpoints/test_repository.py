@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.checkpoints import git_program
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import NoCheckpoint
-from drawbridge.server.checkpoints.git_program import GitProgram
+from drawbridge.server.checkpoints.git import program as git_program
+from drawbridge.server.checkpoints.git.program import GitProgram
 from tests.server.checkpoints.rig import RUN, git
 
 

@@ -3,28 +3,155 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from tests.server.checkpoints.rig import RUN, everything, git
 
 
 async def test_a_change_in_the_same_second_as_gits_check_is_found(project: Path) -> None:
-    """The file's size and modification time stay the same. git compares the contents if its index isn't newer than the
+    """The file's size and times (in seconds) stay the same. git compares the contents if its index isn't newer than the
     file.
     """
     poem, index = project / "poem.txt", project / ".git" / "index"
-    then = 1_700_000_000
+    text, then = poem.read_text(), 1_700_000_000
+    checkpoints = Checkpoints(project, "proj_1")
+    await checkpoints.snapshotter.create(RUN, "before")
+    for _ in range(100):
+        poem.write_text(text)
+        os.utime(poem, (then, then))
+        git(project, "update-index", "--really-refresh", "-q")
+        os.utime(index, (then, then))
+        checked = poem.stat()
+        poem.write_text(text.replace("line 3", "LINE 3"))
+        os.utime(poem, (then, then))
+        if int(poem.stat().st_ctime) == int(checked.st_ctime):
+            break
+    else:
+        raise AssertionError("the change was never made in the same second")
+    await checkpoints.snapshotter.create(RUN, "after")
+    assert [file.path for file in (await checkpoints.changes.of(RUN)).files] == ["poem.txt"]
+
+
+async def test_settings_do_not_hide_a_change(project: Path) -> None:
+    """With these settings, git would compare only the size and the modification time, which stay the same."""
+    poem, then = project / "poem.txt", 1_700_000_000
+    git(project, "config", "core.checkStat", "minimal")
     git(project, "config", "core.trustctime", "false")
     os.utime(poem, (then, then))
     git(project, "update-index", "--really-refresh", "-q")
-    os.utime(index, (then, then))
     checkpoints = Checkpoints(project, "proj_1")
     await checkpoints.snapshotter.create(RUN, "before")
-    poem.write_text(poem.read_text().replace("line 3", "LINE 3"))
-    os.utime(poem, (then, then))
+    new = project / "new.txt"
+    new.write_text(poem.read_text().replace("line 3", "LINE 3"))
+    os.utime(new, (then, then))
+    new.replace(poem)
     await checkpoints.snapshotter.create(RUN, "after")
     assert [file.path for file in (await checkpoints.changes.of(RUN)).files] == ["poem.txt"]
+
+
+@pytest.mark.parametrize("mark", ["assume-unchanged", "skip-worktree"])
+@pytest.mark.parametrize("index", ["", "--split-index", "--index-version=4"])
+async def test_a_change_to_a_marked_file_is_found(index: str, mark: str, project: Path) -> None:
+    """git itself does not look at files with these marks. The user's index keeps them."""
+    before = everything(project)
+    checkpoints = Checkpoints(project, "proj_1")
+    await checkpoints.snapshotter.create(RUN, "before")
+    if index:
+        git(project, "update-index", *index.split("="))
+    git(project, "update-index", f"--{mark}", "poem.txt", "old.txt")
+    (project / "poem.txt").write_text("by the agent\n")
+    assert "poem.txt" not in git(project, "status", "--porcelain")
+    await checkpoints.snapshotter.create(RUN, "after")
+    assert [file.path for file in (await checkpoints.changes.of(RUN)).files] == ["poem.txt"]
+    await checkpoints.reverter.revert(RUN)
+    assert everything(project) == before
+    shown = "S" if mark == "skip-worktree" else "h"
+    assert git(project, "ls-files", "-v", "poem.txt", "old.txt") == f"{shown} old.txt\n{shown} poem.txt\n"
+
+
+async def test_a_change_to_a_marked_file_in_a_subdirectory_is_found(project: Path) -> None:
+    (project / "inner").mkdir()
+    (project / "inner" / "song.txt").write_text("one\n")
+    git(project, "add", ".")
+    git(project, "update-index", "--skip-worktree", "inner/song.txt", "poem.txt")
+    checkpoints = Checkpoints(project / "inner", "proj_1")
+    await checkpoints.snapshotter.create(RUN, "before")
+    (project / "inner" / "song.txt").write_text("two\n")
+    await checkpoints.snapshotter.create(RUN, "after")
+    assert [file.path for file in (await checkpoints.changes.of(RUN)).files] == ["song.txt"]
+
+
+async def test_a_removed_file_that_is_assumed_unchanged_is_found(project: Path) -> None:
+    checkpoints = Checkpoints(project, "proj_1")
+    await checkpoints.snapshotter.create(RUN, "before")
+    git(project, "update-index", "--assume-unchanged", "old.txt")
+    (project / "old.txt").unlink()
+    await checkpoints.snapshotter.create(RUN, "after")
+    await checkpoints.reverter.revert(RUN)
+    assert (project / "old.txt").read_text() == "old\n"
+
+
+@pytest.mark.parametrize("index", ["", "--split-index", "--index-version=4"])
+async def test_an_index_made_by_an_agent_hides_no_change(index: str, project: Path) -> None:
+    """With a filter of the agent, the index contains the previous text with the times of the changed file."""
+    poem, attributes = project / "poem.txt", project / ".git" / "info" / "attributes"
+    before = everything(project)
+    if index:
+        git(project, "update-index", *index.split("="))
+    checkpoints = Checkpoints(project, "proj_1")
+    await checkpoints.snapshotter.create(RUN, "before")
+    poem.write_text("by the agent\n")
+    os.utime(poem, (1, 1))
+    attributes.write_text("poem.txt filter=previous\n")
+    git(project, "-c", "filter.previous.clean=git show HEAD:poem.txt", "add", "poem.txt")
+    attributes.unlink()
+    assert "poem.txt" not in git(project, "status", "--porcelain")
+    await checkpoints.snapshotter.create(RUN, "after")
+    assert [file.path for file in (await checkpoints.changes.of(RUN)).files] == ["poem.txt"]
+    await checkpoints.reverter.revert(RUN)
+    assert everything(project) == before
+
+
+async def test_a_staged_file_is_read_again_only_once(
+    project: Path, checkpoints: Checkpoints, calls: Callable[[], list[str]]
+) -> None:
+    """Even if it is then changed again."""
+
+    async def is_one_command_more() -> bool:
+        calls()
+        async with checkpoints.operations.exclusive() as git:
+            await checkpoints.work_tree.current(git, f"refs/drawbridge/proj_1/{RUN}/before")
+        return any("--index-info" in words for words in calls())
+
+    await checkpoints.snapshotter.create(RUN, "before")
+    assert not await is_one_command_more()
+    for name in ("poem.txt", "old.txt"):
+        (project / name).write_text("staged\n")
+        git(project, "add", name)
+        assert await is_one_command_more()
+        assert not await is_one_command_more()
+        (project / name).write_text("not staged\n")
+        assert not await is_one_command_more()
+
+
+async def test_a_staged_file_that_does_not_exist_is_unchanged(project: Path) -> None:
+    """A sparse checkout leaves it out of the work tree."""
+    checkpoints = Checkpoints(project, "proj_1")
+    (project / "left.txt").write_text("left out\n")
+    git(project, "add", "left.txt")
+    git(project, "update-index", "--skip-worktree", "left.txt")
+    (project / "left.txt").unlink()
+    await checkpoints.snapshotter.create(RUN, "before")
+    git(project, "reset", "-q", "--", "staged.txt")
+    (project / "poem.txt").write_text("by the agent\n")
+    await checkpoints.snapshotter.create(RUN, "after")
+    assert [file.path for file in (await checkpoints.changes.of(RUN)).files] == ["poem.txt"]
+    before = f"refs/drawbridge/proj_1/{RUN}/before"
+    assert git(project, "show", f"{before}:left.txt") == "left out\n"
 
 
 async def test_files_ignored_before_a_run_are_never_removed(project: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.checkpoints import git_index
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
+from drawbridge.server.checkpoints.git import index as git_index
 from drawbridge.server.checkpoints.untracked import Untracked, find_untracked, folders_of, list_folders, without
 from tests.server.checkpoints.rig import git
 

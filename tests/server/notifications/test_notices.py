@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import threading
 import time
@@ -183,7 +184,16 @@ def new_notifier(
     review_seconds: float = 0.0,
 ) -> Notifier:
     return Notifier(
-        Subscriptions(data), Devices(data), Path, webhook, [], host, sender, sender, patience, review_seconds
+        Subscriptions(data),
+        Devices(data),
+        Path,
+        webhook,
+        [],
+        host,
+        sender,
+        lambda: sender,
+        patience,
+        review_seconds,
     )
 
 
@@ -246,11 +256,11 @@ async def test_a_service_that_hangs_does_not_block_the_server(
         hangs.set()
         going.wait(PATIENCE)
 
-    sender.do("one that hangs", hang)
+    sender.do("a service", "one that hangs", hang)
     assert hangs.wait(PATIENCE)
     began = time.monotonic()
     for number in range(150):
-        sender.do(f"number {number}", lambda: None)
+        sender.do("a service", f"number {number}", lambda: None)
     assert time.monotonic() - began < PATIENCE / 2
     assert "number 149 was not notified: too many notifications are waiting" in caplog.text
     going.set()
@@ -476,6 +486,83 @@ async def test_a_silent_push_service_does_not_delay_the_webhook(tmp_path: Path) 
             notifier.end()
 
 
+async def test_a_silent_push_service_delays_no_other_device(tmp_path: Path) -> None:
+    """Otherwise, a device with the `view` scope could subscribe with such addresses, so that the owner is not notified
+    in time."""
+    tv, _ = Devices(tmp_path).add("tv", "view")
+    with socket.create_server(("127.0.0.1", 0)) as deaf, Service(201).up() as service:
+        notifier = Notifier(
+            Subscriptions(tmp_path), Devices(tmp_path), Path, None, [], "vm", patience=0.0, review_seconds=0.0
+        )
+        try:
+            for number in range(OF_ONE_DEVICE):
+                subscribed(notifier, Browser(), f"http://127.0.0.1:{deaf.getsockname()[1]}/{number}", tv.id)
+            subscribed(notifier, Browser(), service.url)
+            notifier.published(question())
+            await until(lambda: bool(service.posted))
+        finally:
+            notifier.end()
+
+
+async def test_a_failing_push_service_delays_no_other_browser(tmp_path: Path) -> None:
+    """The browsers belong to the same device. The one whose service fails gets its notifications in order, so its
+    second one waits until the first was tried again."""
+    sender = Sender(pauses=(LONG,))
+    notifier = new_notifier(tmp_path, sender)
+    with Service(503, 201).up() as failing, Service(201, 201).up() as working:
+        try:
+            subscribed(notifier, Browser(), failing.url)
+            subscribed(notifier, Browser(), working.url)
+            notifier.published(question())
+            await until(lambda: bool(working.posted))
+            notifier.published(question(id="appr_2"))
+            await until(lambda: len(working.posted) == 2)
+            assert len(failing.posted) == 1
+        finally:
+            sender.end()
+            sender.join(PATIENCE)
+
+
+async def test_a_device_without_a_thread_affects_no_other(
+    tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Agents that start many processes may use up the system's limit of threads. Once there is room again, the device is
+    notified, too."""
+    tv, _ = Devices(tmp_path).add("tv", "view")
+    new = Sender()
+    sender.do("another", "another", lambda: None)  # starts its thread
+    notifier = Notifier(
+        Subscriptions(tmp_path),
+        Devices(tmp_path),
+        Path,
+        None,
+        [],
+        "vm",
+        new_sender=iter([new, sender]).__next__,
+        patience=0.0,
+    )
+
+    def full(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def notify() -> None:
+        notifier.published(at_blog(PermissionWithdrawn("a", IN_TERMINAL)))
+
+    with Service(201).up() as first, Service(201).up() as second:
+        subscribed(notifier, Browser(), first.url, tv.id)
+        subscribed(notifier, Browser(), second.url)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", full)
+            notify()
+        await until(lambda: bool(second.posted))
+        assert first.posted == []
+        assert "was not notified: can't start new thread" in caplog.text
+        notify()
+        await until(lambda: bool(first.posted))
+    new.end()
+    new.join(PATIENCE)
+
+
 async def test_an_expired_subscription_is_removed(tmp_path: Path, sender: Sender) -> None:
     notifier = new_notifier(tmp_path, sender)
     with Service(410).up() as service:
@@ -484,6 +571,49 @@ async def test_an_expired_subscription_is_removed(tmp_path: Path, sender: Sender
         await until(lambda: not list(notifier.subscriptions))
     assert len(service.posted) == 1
     assert list(Subscriptions(tmp_path)) == []
+
+
+def test_subscriptions_are_synced_before_they_replace_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise, an empty file could replace the list of browsers and the server's key in a power failure."""
+    calls: list[str] = []
+    fsync, replace_file = os.fsync, os.replace
+
+    def synced(file: int) -> None:
+        calls.append("sync")
+        fsync(file)
+
+    def replaced(old: str, new: str) -> None:
+        calls.append(Path(new).name)
+        replace_file(old, new)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    Subscriptions(tmp_path).add(Browser().subscription("https://fcm.googleapis.com/owner"))
+    assert calls == ["sync", web_push.FILE]
+
+
+def test_the_owners_subscriptions_end_with_the_token(tmp_path: Path) -> None:
+    """Otherwise, a lost phone on which the owner had signed in would still get each notification, and could decide. The
+    subscriptions of devices are kept, because their own tokens are still valid."""
+    subscriptions = Subscriptions(tmp_path, "hash of the first token")
+    subscriptions.add(Browser().subscription("https://fcm.googleapis.com/owner"))
+    subscriptions.add(Browser().subscription("https://fcm.googleapis.com/phone", "phone"))
+    restarted = Subscriptions(tmp_path, "hash of the first token")
+    assert [one.device_id for one in restarted] == [None, "phone"]
+    for _ in range(2):
+        assert [one.device_id for one in Subscriptions(tmp_path, "hash of the second token")] == ["phone"]
+
+
+def test_the_owners_subscriptions_survive_an_upgrade(tmp_path: Path) -> None:
+    """An earlier version did not store the token's hash. It is stored at the first start of this version."""
+    Subscriptions(tmp_path).add(Browser().subscription("https://fcm.googleapis.com/owner"))
+    file = tmp_path / web_push.FILE
+    stored = json.loads(file.read_text())
+    del stored["owner"]
+    file.write_text(json.dumps(stored))
+    assert len(list(Subscriptions(tmp_path, "hash of the first token"))) == 1
+    assert len(list(Subscriptions(tmp_path, "hash of the first token"))) == 1
+    assert list(Subscriptions(tmp_path, "hash of the second token")) == []
 
 
 async def test_only_devices_with_access_are_notified(tmp_path: Path, sender: Sender) -> None:
@@ -505,6 +635,32 @@ async def test_only_devices_with_access_are_notified(tmp_path: Path, sender: Sen
         notifier.published(run_finished("failed"))
         await until(lambda: len(service.posted) == 3)
         assert service.answers == [201]
+
+
+@pytest.mark.parametrize("how", ["revoked", "unsubscribed"])
+async def test_a_push_that_waits_is_dropped_with_its_access(tmp_path: Path, sender: Sender, how: str) -> None:
+    """A push waits for minutes if the device's push service does not respond."""
+    devices, notifier = Devices(tmp_path), new_notifier(tmp_path, sender)
+    phone, _ = devices.add("phone", "view")
+    is_busy, may_end, is_over = threading.Event(), threading.Event(), threading.Event()
+
+    def busy() -> None:
+        is_busy.set()
+        may_end.wait(PATIENCE)
+
+    with Service(201).up() as service:
+        subscribed(notifier, Browser(), f"{service.url}/phone", phone.id)
+        sender.do(f"{service.url}/phone", "the phone", busy)
+        await until(is_busy.is_set)
+        notifier.published(at_blog(PermissionWithdrawn("a", IN_TERMINAL)))
+        if how == "revoked":
+            devices.revoke("phone")
+        else:
+            notifier.subscriptions.remove(f"{service.url}/phone")
+        sender.do(f"{service.url}/phone", "the phone", is_over.set)
+        may_end.set()
+        await until(is_over.is_set)
+    assert service.posted == []
 
 
 async def test_a_damaged_device_file_does_not_stop_notifications(tmp_path: Path, sender: Sender) -> None:
@@ -919,7 +1075,7 @@ async def test_a_test_notification_that_waits_too_long_is_reported(
     def busy() -> None:
         may_end.wait(PATIENCE)
 
-    sender.do("another", busy)
+    sender.do("another", "another", busy)
     with Service(201).up() as service:
         subscribed(notifier, Browser(), service.url)
         [own] = notifier.subscriptions
@@ -938,12 +1094,12 @@ async def test_a_test_notification_fails_if_too_many_are_waiting(
         is_busy.set()
         may_end.wait(PATIENCE)
 
-    sender.do("another", busy)
+    sender.do("another", "another", busy)
     await until(is_busy.is_set)
-    while sender.do("another", busy):
-        pass
     subscribed(notifier, Browser(), "http://127.0.0.1:1/a-topic")
     [own] = notifier.subscriptions
+    while sender.do(own.endpoint, "another", busy):
+        pass
     assert "Too many notifications are waiting" in (await notifier.test(own) or "")
     may_end.set()
 

@@ -126,3 +126,18 @@ async def test_a_browser_subscribes_and_unsubscribes(tmp_path: Path) -> None:
         assert kept.read_text().count("endpoint") == 1
         assert (await client.ask("push_unsubscribe", {"endpoint": GOOD["endpoint"]}))["type"] == "ok"
         assert GOOD["endpoint"] not in kept.read_text()
+
+
+async def test_a_new_owners_token_ends_the_owners_notifications(tmp_path: Path) -> None:
+    """A browser that had signed in with the previous token gets no more notifications. Its user can subscribe again
+    with the new token."""
+    options, stored = ("--no-tls", "--allow", tmp_path), tmp_path / "data" / "push.json"
+    async with serving(tmp_path / "data", *options) as server, server.client() as client:
+        assert (await client.ask("push_subscribe", GOOD))["type"] == "ok"
+    async with serving(tmp_path / "data", *options):
+        assert GOOD["endpoint"] in stored.read_text(), "a restart ends nothing"
+    (tmp_path / "data" / "token").unlink()
+    async with serving(tmp_path / "data", *options) as server, server.client() as client:
+        assert GOOD["endpoint"] not in stored.read_text()
+        assert (await client.ask("push_subscribe", GOOD))["type"] == "ok"
+    assert GOOD["endpoint"] in stored.read_text()

@@ -18,9 +18,9 @@ from typing import Any, cast
 
 from drawbridge.server.checkpoints.commits import Filtered, committed, differences, listed_differences, shown_path
 from drawbridge.server.checkpoints.errors import Changed
-from drawbridge.server.checkpoints.git import Git
-from drawbridge.server.checkpoints.git_program import GitProgram
-from drawbridge.server.checkpoints.git_settings import Settings
+from drawbridge.server.checkpoints.git.git import Git
+from drawbridge.server.checkpoints.git.program import GitProgram
+from drawbridge.server.checkpoints.git.settings import Settings
 from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.remembered import Remembered
 from drawbridge.server.checkpoints.repository import Repository

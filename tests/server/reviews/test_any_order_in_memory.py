@@ -48,9 +48,9 @@ AGENTS = {"claude": "directory", "codex": "directory", "managed": "project"}
 Part = int | Literal["file", "mode", "name"]
 """What a hunk is about: the number of a slot, the whole file, its mode or its name."""
 
-Shown = tuple[str, str, str, object, object]
-"""A hunk as the review shows it: path, old path and kind, and both versions of its lines, of the file (mode and blob) or
-of the mode."""
+Shown = tuple[str, str, str, object, object, str]
+"""A hunk as the review shows it: path, old path and kind, both versions of its lines, of the file (mode and blob) or of
+the mode, and the line before its lines, which tells the slots apart."""
 
 
 class Killed(Exception):
@@ -86,8 +86,13 @@ class Modelled(NamedTuple):
 def content(file: Modelled) -> bytes:
     if isinstance(file.body, bytes):
         return file.body
-    kept = (f"--- a line of {file.path[-5]} that nobody changes: {number} ---\n" for number in range(SLOTS))
+    kept = ("".join(lines_before(file.path, slot)) for slot in range(SLOTS))
     return "".join(text for both in zip(kept, file.body, strict=True) for text in both).encode()
+
+
+def lines_before(path: str, slot: int) -> list[str]:
+    """Lines that nobody changes. There are several, so that a diff never shows a line of one slot as moved to another."""
+    return [f"--- a line of {path[-5]} that nobody changes: {slot}, {number} ---\n" for number in range(3)]
 
 
 State = dict[str, Modelled | None]
@@ -102,7 +107,9 @@ def shown_hunk(file: FileChange, part: ShownPart) -> Shown:
         "mode": (old and old.mode, new and new.mode),
         "name": ("", ""),
     }
-    return (file.path, file.old_path, part.hunk.kind, *sides[part.hunk.kind])
+    start = part.hunk.span.old_start
+    before = old.lines[start - 1] if old and part.hunk.kind == "lines" else ""
+    return (file.path, file.old_path, part.hunk.kind, *sides[part.hunk.kind], before)
 
 
 def is_text(*files: Modelled) -> bool:
@@ -121,19 +128,19 @@ def parts(base: Modelled | None, head: Modelled | None) -> dict[Part, Shown]:
     if base is None or head is None:
         there = base or head
         assert there is not None
-        return {"file": (there.path, "", "file", base and base.entry, head and head.entry)}
+        return {"file": (there.path, "", "file", base and base.entry, head and head.entry, "")}
     found: dict[Part, Shown] = {}
     old_path = base.path if base.path != head.path else ""
     if isinstance(base.body, tuple) and isinstance(head.body, tuple):
         for slot, both in enumerate(zip(base.body, head.body, strict=True)):
             if both[0] != both[1]:
-                found[slot] = (head.path, old_path, "lines", *both)
+                found[slot] = (head.path, old_path, "lines", *both, lines_before(head.path, slot)[-1])
     elif base.body != head.body:
-        return {"file": (head.path, "", "file", base.entry, head.entry)}
+        return {"file": (head.path, "", "file", base.entry, head.entry, "")}
     if base.mode != head.mode:
-        found["mode"] = (head.path, old_path, "mode", base.mode, head.mode)
+        found["mode"] = (head.path, old_path, "mode", base.mode, head.mode, "")
     if old_path:
-        found["name"] = (head.path, old_path, "name", "", "")
+        found["name"] = (head.path, old_path, "name", "", "", "")
     return found
 
 
@@ -331,9 +338,10 @@ class World:
         """The versions of each file that were decided on. An agent may make the same changes again."""
         self._requests: list[tuple[SomeReview, RequestedDecision]] = []
         """The decisions with a request id that were carried out."""
-        self._seen: list[tuple[SomeReview, str, str]] = []
-        """Reviews with versions, and the ids of hunks in them, that clients may have seen."""
-        self.disk: State = {id: self.text_file(id) for id in FILES} | {"c": None}
+        self._seen: list[tuple[SomeReview, str, tuple[str, Part], str]] = []
+        """Reviews with versions, and hunks in them with their ids, that clients may have seen."""
+        self.disk: State = {}
+        self.disk = {id: self.text_file(id) for id in FILES} | {"c": None}
         self.write()
         self.reviews: dict[str, SomeReview] = {}
         for name in ("directory", "project"):
@@ -352,11 +360,17 @@ class World:
         return Modelled(f"{id}.txt", "100644", tuple(self.value(id, slot) for slot in range(SLOTS)))
 
     def value(self, id: str, slot: int) -> str:
-        """A text for the slot. It is often an earlier one, so that changes that were already decided are made again."""
+        """A text for the slot. It is often an earlier one, so that changes that were already decided are made again, or
+        one that other slots have, too."""
         earlier = self._earlier.setdefault((id, slot), [])
         if earlier and self.chance.random() < 0.3:
             return self.chance.choice(earlier)
         self._values += 1
+        file = self.disk.get(id)
+        if file and is_text(file) and file.body[slot] == "common\n" and self.chance.random() < 0.7:
+            return "also common\n"  # the same change as in other slots
+        if self.chance.random() < 0.4:
+            return "common\n"
         count = self.chance.choice([0, 1, 1, 2])
         text = "".join(f"{id}{slot} {self._values} {line}\n" for line in range(count))
         if slot == SLOTS - 1 and count == 1 and self.chance.random() < 0.5:
@@ -446,7 +460,7 @@ class World:
         found = await review.read(self.disk)
         ids = review.ids(found) if found else {}
         if found and ids:
-            self._seen += [(review, found.version, id) for id in ids.values()]
+            self._seen += [(review, found.version, hunk, id) for hunk, id in ids.items()]
             await self.decide(review, self.wish(review, found.version, ids))
 
     def wish(self, review: SomeReview, version: str, ids: Mapping[tuple[str, Part], str]) -> Wish:
@@ -561,12 +575,14 @@ class World:
         """A client decides on what it saw before."""
         if not self._seen:
             return
-        review, version, id = self.chance.choice(self._seen)
+        review, version, hunk, id = self.chance.choice(self._seen)
         found = await review.read(self.disk)
         if found is None:
             return
         decision: Decision = "keep" if self.is_busy else self.chance.choice(["keep", "undo"])
-        if id not in review.ids(found).values():
+        known = {id: hunk for hunk, id in review.ids(found).items()}
+        assert known.get(id, hunk) == hunk, "an id never passes to another hunk"
+        if id not in known:
             self.happens("an outdated hunk")
             error = await self.is_refused(HunkGone, review, RequestedDecision("me", decision, (id,)))
             assert error.decided == review.decided.get(id)
@@ -618,7 +634,7 @@ async def test_the_review_matches_a_thousand_sequences(tmp_path: Path) -> None:
         for what, count in (await play(seed, tmp_path)).played.items():
             played[what] = played.get(what, 0) + count
     assert len(played) == 12, played
-    assert min(played.values()) > 50, played
+    assert min(played.values()) > 40, played
 
 
 @pytest.mark.slow

@@ -208,13 +208,31 @@ def test_git_merges_in_the_same_way(tmp_path: Path, old: Slots, ours: Slots, the
 
 
 def test_an_equal_hunk_does_not_reuse_a_decided_hunks_id() -> None:
-    old, new = "".join(f"{n}\nx\n" for n in range(3)), "".join(f"{n}\ny\n" for n in range(3))
-    first = changed("a", version(old), version(new))
-    assert len(set(ids(first))) == 3
-    rest = decide(first, keep={ids(first)[0]})
-    assert rest.old is not None
-    again = changed("a", rest.old, rest.new, decided={ids(first)[0]})
-    assert ids(again) == ids(first)[1:]
+    old, new = version("0\nx\n1\n"), version("0\ny\n1\n")
+    (decided,) = ids(changed("a", old, new))
+    (again,) = ids(changed("a", old, new, decided={decided}))
+    assert again != decided
+    assert ids(changed("a", old, new, decided={decided, again})) not in ([decided], [again])
+
+
+@pytest.mark.parametrize("around", ["{n}\n", "same\n"], ids=["different lines around", "equal lines around"])
+@pytest.mark.parametrize("more", [0, 2], ids=["earlier", "later"])
+def test_an_id_never_passes_to_an_equal_change_elsewhere(around: str, more: int) -> None:
+    """A user decides on one of two equal changes, but meanwhile there is a third one, or the other one is gone."""
+
+    def after(*places: int) -> FileChange:
+        lines = [around.format(n=n) + "x\n" for n in range(4)]
+        new = [line.replace("x", "y") if n in places else line for n, line in enumerate(lines)]
+        return changed("a", version("".join(lines)), version("".join(new)))
+
+    def places(change: FileChange) -> dict[str, int]:
+        return {hunk.id: hunk.span.old_start for hunk in change.hunks}
+
+    seen = places(after(1, 3))
+    for now in (places(after(1, 3, more)), places(after(1)), places(after(3)), places(after(more))):
+        for id in now.keys() & seen.keys():
+            assert now[id] == seen[id]
+    assert seen.items() <= places(after(1, 3, more)).items(), "the other hunks keep their ids"
 
 
 @given(texts, texts, st.data())

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from drawbridge.server.checkpoints import shell
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.reviews import committing
 from drawbridge.server.sessions.options.ceilings import Ceilings
 from drawbridge.text.review_words import subject_of
 from tests.server.checkpoints.rig import git
 from tests.server.core_rig import records
-from tests.server.reviews.rig import POEM, Reviewed, id_of, reviewing
+from tests.server.reviews.rig import POEM, Reviewed, hunks, id_of, reviewing
 from tests.waiting import PATIENCE
 
 ME = ("Ada", "ada@example.com")
@@ -406,6 +406,41 @@ async def test_a_commit_in_a_linked_work_tree_affects_only_it(tmp_path: Path) ->
         assert git(one.directory, "rev-parse", "HEAD") == git(side, "rev-parse", "HEAD^")
         assert state(one.directory)[0] == before[0]
         assert state(one.directory)[2:] == before[2:]
+
+
+async def test_an_id_that_git_wrote_into_a_file_is_not_committed(tmp_path: Path) -> None:
+    async with committing_to(tmp_path) as one:
+        poem = one.directory / "poem.txt"
+        (one.directory / ".gitattributes").write_text("*.txt ident\n")
+        poem.write_text("$Id$\n" + POEM)
+        git(one.directory, "add", ".")
+        git(one.directory, "commit", "-qm", "with an id")
+        poem.unlink()
+        git(one.directory, "checkout", "poem.txt")
+        expanded = one.text()
+        assert expanded.startswith("$Id: ")
+        await one.run(lambda _: one.replace("line 3\n", "LINE 3\n"))
+        assert hunks(await one.get()) == [("poem.txt", "line 3\n", "LINE 3\n")]
+        await keep(one, "LINE 3\n")
+        await one.commit()
+        assert shown(one.directory, "HEAD:poem.txt") == "$Id$\n" + POEM.replace("line 3\n", "LINE 3\n")
+        assert one.text() == expanded.replace("line 3\n", "LINE 3\n")
+        assert git(one.directory, "status", "--porcelain") == ""
+        assert (await one.get())["kept"] == []
+
+
+@pytest.mark.parametrize(("mark", "letter"), [("assume-unchanged", "h"), ("skip-worktree", "S")])
+async def test_a_commit_keeps_the_marks_of_files(mark: str, letter: str, tmp_path: Path) -> None:
+    """The user's own change to the file is not committed, and git still does not show it."""
+    async with committing_to(tmp_path) as one:
+        git(one.directory, "update-index", f"--{mark}", "poem.txt")
+        one.replace("line 17\n", "by the user\n")
+        await one.run(lambda _: one.replace("line 3\n", "LINE 3\n"))
+        await keep(one, "LINE 3\n")
+        await one.commit()
+        assert shown(one.directory, "HEAD:poem.txt") == POEM.replace("line 3\n", "LINE 3\n")
+        assert git(one.directory, "ls-files", "-v", "poem.txt") == f"{letter} poem.txt\n"
+        assert git(one.directory, "status", "--porcelain") == ""
 
 
 @pytest.mark.thorough

@@ -66,7 +66,7 @@ async def not_pushed(one: Reviewed, **data: Any) -> ClientError:
 
 def reason(error: ClientError) -> str:
     assert error.code == "PUSH_BLOCKED"
-    assert str(error).startswith(("Nothing can be pushed: ", "No pull request can be created: "))
+    assert str(error).startswith(("The branch can't be pushed: ", "No pull request can be created: "))
     return str((error.details or {})["reason"])
 
 

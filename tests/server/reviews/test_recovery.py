@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +30,7 @@ from tests.server.checkpoints.rig import git
 from tests.server.core_rig import Client, records
 from tests.server.reviews.rig import POEM, Reviewed, hunks, id_of, killed, reviewing
 from tests.server.reviews.test_committing import committing_to, hook
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 FILES = ("a.txt", "b.txt", "c.txt")
 LONG = "".join(f"{number:06}\n" for number in range(1000))
@@ -124,6 +126,33 @@ async def test_a_recovery_that_is_killed_is_recorded_once(tmp_path: Path, point:
             await one.get()
     async with reviewing(tmp_path) as one:
         assert len(of_review(one)) == 1
+
+
+@pytest.mark.parametrize("name", ["start", "base", "head"])
+async def test_the_lock_of_a_ref_that_a_killed_git_left_is_removed(tmp_path: Path, name: str) -> None:
+    await before_and_kill(tmp_path, SET)
+    [base] = tmp_path.rglob("refs/drawbridge/*/review/base")
+    lock = base.with_name(f"{name}.lock")
+    lock.touch()
+    os.utime(lock, (1, 1))
+    async with reviewing(tmp_path) as one:
+        assert hunks(await one.get()) == [("poem.txt", "line 17\n", "LINE 17\n")]
+        assert of_review(one)[-1]["kind"] == "review_decided"
+        assert not lock.exists()
+        assert not intent_of(one).exists()
+
+
+async def test_the_lock_of_a_ref_that_git_may_hold_is_left(tmp_path: Path) -> None:
+    await before_and_kill(tmp_path, SET)
+    [base] = tmp_path.rglob("refs/drawbridge/*/review/base")
+    lock = base.with_name("base.lock")
+    lock.touch()
+    async with reviewing(tmp_path) as one:
+        with pytest.raises(ClientError, match="git failed"):
+            await one.get()
+        assert lock.exists()
+        lock.unlink()
+        assert hunks(await one.get()) == [("poem.txt", "line 17\n", "LINE 17\n")]
 
 
 async def test_a_decision_leaves_no_intent_behind(tmp_path: Path) -> None:
@@ -548,26 +577,44 @@ async def test_a_new_branch_that_cannot_be_removed_is_reported(tmp_path: Path) -
         assert of_review(one)[-1]["result"] == "unknown"
 
 
+def make_commit(directory: Path) -> None:
+    """Makes the commit of the intent, and not its index, as before a power failure."""
+    [intent] = directory.parents[1].rglob(recovery.NAME)
+    tree = json.loads(intent.read_text())["attempt"]["tree"]
+    commit = git(directory, "commit-tree", tree, "-p", "HEAD", "-m", "Shout").strip()
+    git(directory, "update-ref", "HEAD", commit)
+
+
 @pytest.mark.parametrize("is_made", [True, False])
 async def test_the_lock_that_a_killed_commit_left_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_made: bool
 ) -> None:
     """Simulates a power failure. If the commit was made, the index gets its changes, as after any commit."""
-
-    def make(directory: Path) -> None:
-        if is_made:
-            tree = json.loads(next(tmp_path.rglob(recovery.NAME)).read_text())["attempt"]["tree"]
-            commit = git(directory, "commit-tree", tree, "-p", "HEAD", "-m", "Shout").strip()
-            git(directory, "update-ref", "HEAD", commit)
-
     with monkeypatch.context() as patched:
         patched.setattr(committing._Lock, "remove", lambda *_: None)
-        await commit_and_kill(tmp_path, UNCOMMITTED, make)
+        await commit_and_kill(tmp_path, UNCOMMITTED, make_commit if is_made else lambda _: None)
     [lock] = tmp_path.rglob("index.lock")
     async with reviewing(tmp_path) as one:
         assert not lock.exists()
         assert of_review(one)[-1]["kind"] == ("review_committed" if is_made else "review_interrupted")
         assert git(one.directory, "diff", "--cached", "--name-only") == ""
+
+
+async def test_a_lock_that_did_not_reach_the_disk_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit did, before a power failure. What the user has staged must not be lost."""
+    with monkeypatch.context() as patched:
+        patched.setattr(committing._Lock, "remove", lambda *_: None)
+        await commit_and_kill(tmp_path, UNCOMMITTED, make_commit)
+    [lock], [file] = tmp_path.rglob("index.lock"), tmp_path.rglob(recovery.NAME)
+    os.truncate(lock, 0)
+    intent = json.loads(file.read_text())
+    intent["attempt"]["lock"] = committing._identity(lock)
+    file.write_text(json.dumps(intent))
+    staged = git(lock.parents[1], "ls-files", "--stage")
+    async with reviewing(tmp_path) as one:
+        assert not lock.exists()
+        assert of_review(one)[-1]["kind"] == "review_committed"
+        assert git(one.directory, "ls-files", "--stage") == staged
 
 
 SCRIPT: Final = """
@@ -608,6 +655,75 @@ async def test_a_commit_that_was_killed_leaves_nothing_behind(tmp_path: Path) ->
             git(one.directory, "status", "--porcelain=2", "--branch"),
             git(one.directory, "branch", "--list"),
         ) == before
+        assert not (one.directory / ".git" / "index.lock").exists()
+
+
+async def cancel_in_hook(one: Reviewed, name: str, branch: str | None = None) -> None:
+    """Cancels a commit during the hook ``name``, as a shutdown of the server does if the hook takes too long."""
+    await one.run(work)
+    await one.decide(hunks=[id_of(await one.get(), "LINE 3\n")], decision="keep")
+    begun = one.server.folder / "begun"
+    hook(one.directory, name, f"touch {begun}\nexec sleep {10 * PATIENCE}\n")
+    commit = asyncio.create_task(one.commit("Shout", branch=branch))
+    await until(begun.exists, "the hook")
+    commit.cancel()
+    await asyncio.wait([commit])
+    assert commit.cancelled()
+
+
+async def test_a_commit_that_a_shutdown_cut_short_is_completed(tmp_path: Path) -> None:
+    """git has made the commit, but its last hook takes too long. The index gets the changes at the next start."""
+    async with committing_to(tmp_path) as one:
+        await cancel_in_hook(one, "post-commit")
+        made = git(one.directory, "rev-parse", "HEAD").strip()
+    async with reviewing(tmp_path) as one:
+        assert git(one.directory, "status", "--porcelain").splitlines() == [" M poem.txt"]
+        assert not (one.directory / ".git" / "index.lock").exists()
+        found = of_review(one)[-1]
+        assert (found["kind"], found["commit"]) == ("review_committed", made)
+
+
+async def test_a_commit_cut_short_before_it_was_made_leaves_no_lock(tmp_path: Path) -> None:
+    """The user can commit even if the server is not started again."""
+    async with committing_to(tmp_path) as one:
+        await cancel_in_hook(one, "pre-commit", "topic")
+        assert not (one.directory / ".git" / "index.lock").exists()
+        assert git(one.directory, "diff", "--cached", "--name-only") == ""
+    async with reviewing(tmp_path) as one:
+        found = of_review(one)[-1]
+        assert (found["kind"], found["result"]) == ("review_interrupted", "not_done")
+        assert "topic" not in git(one.directory, "for-each-ref", "refs/heads")
+
+
+async def test_a_commit_cut_short_while_it_locks_leaves_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is slow: the lock file is created only after the commit was canceled."""
+    create, remove = committing._create, committing._Lock.remove
+    begun, removing, created = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(lock: Path) -> tuple[int, int]:
+        begun.set()
+        removing.wait(PATIENCE)
+        made = create(lock)
+        created.set()
+        return made
+
+    def seen(lock: Any) -> None:
+        removing.set()
+        remove(lock)
+
+    monkeypatch.setattr(committing, "_create", slow)
+    monkeypatch.setattr(committing._Lock, "remove", seen)
+    async with committing_to(tmp_path) as one:
+        await one.run(work)
+        await one.decide(hunks=[id_of(await one.get(), "LINE 3\n")], decision="keep")
+        commit = asyncio.create_task(one.commit("Shout"))
+        await until(begun.is_set, "the lock")
+        commit.cancel()
+        await asyncio.wait([commit])
+        assert commit.cancelled()
+        await until(created.is_set, "the lock file")
         assert not (one.directory / ".git" / "index.lock").exists()
 
 

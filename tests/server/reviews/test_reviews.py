@@ -12,7 +12,7 @@ import pytest
 
 from drawbridge.agents import base
 from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint, TookTooLong
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.private import Largest
 from drawbridge.server.checkpoints.snapshotter import Snapshotter
 from drawbridge.server.protocol.client_errors import ClientError
@@ -21,7 +21,7 @@ from drawbridge.server.reviews import contents, recorded_diff
 from drawbridge.server.reviews.commenting import Commenting
 from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.tui.drawing import files_of
-from tests.server.checkpoints.rig import git
+from tests.server.checkpoints.rig import git, hanging, time_ends_at
 from tests.server.core_rig import Client, records, settled
 from tests.server.reviews.rig import POEM, Reviewed, hunks, id_of, reviewing
 from tests.waiting import until
@@ -203,6 +203,20 @@ async def test_a_gap_alone_does_not_record_the_end_of_a_review(tmp_path: Path) -
     async with reviewing(tmp_path) as one:
         assert "git took too long." in (await one.get())["missing"]
         assert decisions(one) == before == 1
+
+
+async def test_a_git_that_hangs_is_reported_and_can_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        review = await one.get()
+        with monkeypatch.context() as patched:
+            time_ends_at(hanging(tmp_path, patched, "update-ref"), patched)
+            refused = await one.refused(hunks=[id_of(review, "LINE 3\n")], decision="undo")
+            assert refused.text == "git took too long. Try again, or see the server's log for the command."
+        assert "LINE 3" not in one.text()
+        assert len(hunks(await one.get())) == 3
 
 
 async def test_a_damaged_index_is_named_and_can_be_rebuilt(tmp_path: Path) -> None:
@@ -889,7 +903,7 @@ async def test_many_later_runs_do_not_remove_the_review(tmp_path: Path, monkeypa
 
 async def test_a_review_requires_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with reviewing(tmp_path) as one:
-        monkeypatch.setattr("drawbridge.server.checkpoints.git.program", lambda: None)
+        monkeypatch.setattr("drawbridge.server.checkpoints.git.git.program", lambda: None)
         monkeypatch.setattr("drawbridge.server.checkpoints.operations.program", lambda: None)
         with pytest.raises(Exception, match="Install git") as refused:
             await one.get()

@@ -13,7 +13,7 @@ import pytest
 
 from drawbridge.agents.base import DirectoryChanged, TurnBegun
 from drawbridge.server.checkpoints import filters
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.options.ceilings import Ceilings
 from drawbridge.server.sessions.options.limits import Limits

@@ -14,6 +14,7 @@ import pytest
 
 from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.store.log import History
+from drawbridge.server.terminal_sessions import shown_proposals
 from tests.waiting import until
 
 from .socket_rig import Line, Message, Session, SocketRig, in_editors, socket_rig
@@ -133,6 +134,46 @@ async def test_a_decision_before_the_hook_leaves_no_request(
             assert rig.withdrawn(question) == ["answered elsewhere"]
             about = {"approval_id": question["approval_id"], "tool": "Edit", "path": str(file)}
             assert in_editors(rig) == [("answered", "Neovim", about | audited)]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_decision_in_a_closed_view_leaves_no_request(rig: SocketRig, file: Path, waits: bool) -> None:
+    """The bridge closes the view as soon as the decision counts. ``waits``: whether the hook still waits when the server
+    processes its question."""
+    session = Session(rig, pid=CLAUDE)
+    async with bridge(rig, pids=(CLAUDE,)) as neovim:
+        proposed(neovim, file, pid=CLAUDE)
+        neovim.send(type="decided", id="7", text=NEW)
+        assert await neovim.receive() == {"type": "ruling", "id": "7", "won": True}
+        neovim.send(type="gone", id="7", settled=True)
+        await until(lambda: not list(rig.server.core.terminal_sessions.shown), "the end of the view")
+        async with Line.open() as hook:
+            asked = session.payload("PermissionRequest", tool_name="Edit", tool_input=edit(file))
+            hook.send(type="hook", pid=CLAUDE, payload=asked)
+            if not waits:
+                hook.end()
+            await until(lambda: in_editors(rig), "the entry in the audit log")
+        [question] = rig.questions
+        assert rig.withdrawn(question) == ["answered elsewhere"]
+        about = {"approval_id": question["approval_id"], "tool": "Edit", "path": str(file), "decision": "allow"}
+        assert in_editors(rig) == [("answered", "Neovim", about)]
+
+
+async def test_a_new_question_about_a_decided_change_is_asked(
+    rig: SocketRig, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hook of the earlier one has never reported a question."""
+    monkeypatch.setattr(shown_proposals, "CLOSED_SECONDS", 0.0)
+    session = Session(rig, pid=CLAUDE)
+    async with bridge(rig, pids=(CLAUDE,)) as neovim:
+        proposed(neovim, file, pid=CLAUDE)
+        neovim.send(type="decided", id="7", text=None)
+        assert await neovim.receive() == {"type": "ruling", "id": "7", "won": True}
+        neovim.send(type="gone", id="7", settled=True)
+        await until(lambda: not list(rig.server.core.terminal_sessions.shown), "the end of the view")
+        async with session.asks("Edit", **edit(file)) as (_, question):
+            assert await rig.is_open(question)
+        assert in_editors(rig) == []
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,22 @@ async def test_an_editor_is_shown_the_review_of_its_file_or_directory(rig: Socke
         assert (await asks(line, folder=str(rig.folder / "link")))["directory"] == str(two.place)
 
 
+async def test_a_review_below_a_name_that_is_not_utf8_is_shown(rig: SocketRig) -> None:
+    """A link leads there, because clients can't send such a name. The editor gets U+FFFD for each undecodable byte."""
+    place = rig.folder / "caf\udce9"
+    place.mkdir()
+    (rig.folder / "link").symlink_to(place)
+    one = await changed(rig, "link/one")
+    shown = str(rig.folder / "caf\ufffd" / "one")
+    async with bridge() as line:
+        answer = await asks(line, project=one.session.project)
+        assert (answer["directory"], answer["review"]["files"][0]["path"]) == (shown, "poem.txt")
+        answer = await asks(line, "review_decide", project=one.session.project, hunk="unknown", decision="keep")
+        assert (answer["directory"], answer["code"]) == (shown, "HUNK_GONE")
+        await one.decide(hunks=[hunk_of(await asks(line, project=one.session.project))], decision="keep")
+        assert (await receives(line, "review_changed"))["directory"] == shown
+
+
 @pytest.mark.parametrize(
     ("point", "words"),
     [

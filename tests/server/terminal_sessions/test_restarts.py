@@ -616,7 +616,7 @@ async def test_a_session_survives_an_error_while_reading_its_history(
         assert await recorded(rig, session, "run_started")
 
 
-async def test_a_damaged_session_is_removed(tmp_path: Path) -> None:
+async def test_a_damaged_session_is_moved_to_quarantine(tmp_path: Path) -> None:
     async with socket_rig(tmp_path) as rig:
         session = Session(rig)
         await session.reports("UserPromptSubmit", prompt="Go")
@@ -625,6 +625,8 @@ async def test_a_damaged_session_is_removed(tmp_path: Path) -> None:
     async with socket_rig(tmp_path) as rig:
         assert list(rig.server.core.terminal_sessions) == []
         assert not directory.exists()
+        (moved,) = (tmp_path / "data" / "quarantine").iterdir()
+        assert session.project.removeprefix("desk_") in (moved / "logs" / "latest.jsonl").read_text()
 
 
 # a turn that continues while no server runs

@@ -325,10 +325,13 @@ async def test_damaged_comments_do_not_damage_the_review(tmp_path: Path) -> None
         at = await changed(rig)
         await at.write(3, "LINE 3\n")
         file = at.directory.folder / shared_comments.NAME
-    file.write_text("{")
+    damaged = file.read_text()[:-10]
+    file.write_text(damaged)
     async with serving(tmp_path) as rig:
         at.session.at(rig)
         at.rig = rig
         assert await at.states() == {}
+        (kept,) = file.parent.glob("comments.damaged-*")
+        assert kept.read_text() == damaged
         assert await at.added() == ["LINE 3\n", "LINE 17\n"]
         await at.write(3, "LINE 3\n")

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from drawbridge.server.app.core import Core
 from drawbridge.server.checkpoints.errors import GitFailed, TookTooLong
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.index_cache import CachedIndex
 from drawbridge.server.checkpoints.snapshotter import Snapshotter, _Collected
 from drawbridge.server.checkpoints.work_tree import WorkTree
@@ -803,6 +804,85 @@ async def test_a_change_by_a_removed_session_is_audited(
     last = rig.server.audited()[-1]
     assert last == {**expected, "project_id": at.session.project, "by": last["by"]}
     assert not intent.exists()
+
+
+@pytest.mark.parametrize("what", ["undo", "commit"])
+async def test_a_change_during_a_shutdown_is_answered_and_audited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """The server is shut down while files are written, or a commit is made. Only the next server can record it."""
+    async with socket_rig(tmp_path, Limits()) as rig:
+        place = rig.folder / "one"
+        make_repository(place)
+        rig.server.core.grants.ceilings = Ceilings(commits=True)
+        git(place, "config", "user.name", "Ada")
+        git(place, "config", "user.email", "ada@example.com")
+        at = At(rig, place)
+        await at.begins()
+        at.replace("line 3\n", "LINE 3\n")
+        await at.stops()
+        every: Message = {"all": True, "version": (await at.get())["version"]}
+        if what == "commit":
+            await at.decide(**every, decision="keep")
+        session = rig.server.core.terminal_sessions.find(at.session.project)
+        assert session is not None
+        history, has_begun = session.history, asyncio.Event()
+        owner, name = (WorkTree, "write") if what == "undo" else (committing, "_run")
+        works = getattr(owner, name)
+
+        async def waits(*given: Any) -> Any:
+            has_begun.set()
+            await until(lambda: history.closed, "the shutdown")
+            return await works(*given)
+
+        monkeypatch.setattr(owner, name, waits)
+        command = "review_decide" if what == "undo" else "review_commit"
+        request: Message = {**every, "decision": "undo"} if what == "undo" else {"message": "Shout"}
+        changing = asyncio.create_task(rig.does(command, at.session.project, **request))
+        await until(has_begun.is_set, "the change")
+    answer = (await changing)["data"]
+    if what == "undo":
+        assert (place / "poem.txt").read_text() == POEM
+        assert answer["files"] == []
+    else:
+        assert answer["data"]["commit"] == git(place, "rev-parse", "HEAD").strip()
+    async with socket_rig(tmp_path, Limits()) as rig:
+        page = await rig.does("get_messages", at.session.project, after_seq=0, limit=100)
+        kind = "review_decided" if what == "undo" else "review_committed"
+        for found in (
+            [record["message"].get("subtype") for record in page["data"]["messages"]],
+            [entry["event"] for entry in rig.server.audited()],
+        ):
+            assert found.count(kind) == 1
+
+
+async def test_an_interrupted_change_by_a_removed_session_is_audited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The change is completed only once its session was removed, so no history is left for the record."""
+
+    async def fails(*_: object) -> None:
+        pass
+
+    async with socket_rig(tmp_path, Limits()) as rig:
+        place = rig.folder / "one"
+        make_repository(place)
+        one, other = At(rig, place), At(rig, place)
+        for at in (one, other):
+            await at.begins()
+            at.replace("line 3\n" if at is one else "line 9\n", "by an agent\n")
+            await at.stops()
+        review = await one.get()
+        with killed(ReviewCommits, "set"):
+            await one.decide(all=True, version=review["version"], decision="undo")
+    monkeypatch.setattr(Core, "_recover_one", fails)
+    async with socket_rig(tmp_path, Limits()) as rig:
+        await rig.does("project_delete", one.session.project)
+        other.session.at(rig)
+        other.rig = rig
+        assert await other.added() == []
+        [entry] = [entry for entry in rig.server.audited() if entry["event"] == "review_decided"]
+        assert (entry["project_id"], entry["decision"], entry["hunks"]) == (one.session.project, "undo", 2)
 
 
 @pytest.mark.parametrize("what", ["changes", "a draft"])

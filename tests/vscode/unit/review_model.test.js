@@ -150,6 +150,25 @@ test('the change at the cursor is found', () => {
   assert.equal(model.rowOf(hunk()), 1);
 });
 
+test('a document in which lines have moved is recognized', () => {
+  const given = file({ hunks: [hunk({ added: 'B\nC\n' }), hunk({ id: 'h2', new_start: 5, added: 'E\n' })] });
+  assert.equal(model.isShownIn('a\nB\nC\nd\nE\n', given), true);
+  assert.equal(model.isShownIn('new\na\nB\nC\nd\nE\n', given), false);
+  assert.equal(model.isShownIn('a\nB\nC\nnew\nd\nE\n', given), false, 'only the second change has moved');
+});
+
+test('a document has no byte order mark and only one kind of line ending', () => {
+  const given = file({ hunks: [hunk({ new_start: 1, added: '\ufeffA\r\nB\n' })] });
+  assert.equal(model.isShownIn('A\r\nB\r\nc\r\n', given), true);
+  assert.equal(model.isShownIn('A\nB\nc', given), true);
+});
+
+test('a document whose encoding is not UTF-8 is compared without its other characters', () => {
+  const given = file({ hunks: [hunk({ new_start: 1, added: 'caf\ufffd\nB\n' })] });
+  assert.equal(model.isShownIn('caf\u00e9\nB\n\u00fc\n', given), true);
+  assert.equal(model.isShownIn('new\ncaf\u00e9\nB\n', given), false);
+});
+
 test('the question before keeping everything counts all changes', () => {
   const { question, detail } = model.keepAllQuestion([placed([file(), file({ path: 'b' })], { more: 1 })]);
   assert.equal(question, 'Keep 2 changes in 2 files?');

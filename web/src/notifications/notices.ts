@@ -68,6 +68,9 @@ export function watch(client: import('../protocol/client.ts').Client, reviews: R
   });
 }
 
+/** The title that was set last. Undefined at first, because the icon may show the number of an earlier visit. */
+let shown: string | undefined;
+
 /**
  * Sets the title of the page and the number on the app's icon.
  * @param waiting the number of approval requests that wait
@@ -75,8 +78,8 @@ export function watch(client: import('../protocol/client.ts').Client, reviews: R
  */
 export function title(waiting: number, name?: string) {
   const words = `${waiting ? `(${waiting}) ` : ''}${name ? `${harmless(name)} · ` : ''}Drawbridge`;
-  if (document.title === words) return;
-  document.title = words;
+  if (shown === words) return;
+  document.title = shown = words;
   const badge = waiting ? navigator.setAppBadge?.(waiting) : navigator.clearAppBadge?.();
   badge?.catch(() => {});
 }

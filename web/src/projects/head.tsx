@@ -11,6 +11,7 @@ import * as kept from '../state/kept.ts';
 import { baseName, counted } from '../ui/dom.ts';
 import { Button, Icon, Text } from '../ui/elements.tsx';
 import { Menu } from '../ui/menu.tsx';
+import { nextWaiting } from '../ui/next.ts';
 import { failed, notLoaded } from '../ui/toasts.tsx';
 import { useWorld, type World } from '../ui/world.ts';
 import { idOf, newSession, removeRow, renameRow } from './acts.tsx';
@@ -107,10 +108,34 @@ export function Head({ tools }: { tools?: Element }) {
           )}
         </div>
       )}
+      <NextRequest />
       {project && shown.view === 'project' && shown.session === undefined && <ToReview project={project} />}
       {project && <div class="holder" ref={hold} />}
       {project && row && <SessionMenu row={row} />}
     </header>
+  );
+}
+
+/**
+ * The link to the next request in another session, with the number of such requests. It is on the screen whenever the
+ * list, which shows them too, is not.
+ */
+function NextRequest() {
+  const world = useWorld();
+  const { client, live, place } = world;
+  void live.projects.value;
+  const shown = place.value;
+  const isShown = shown.view === 'project' && shown.session === undefined;
+  const own = isShown ? (client.projects.all.get(shown.project)?.approvals.length ?? 0) : 0;
+  const others = client.projects.waiting - own;
+  const next = nextWaiting(world);
+  if (others <= 0 || next === undefined) return null;
+  const label = `${counted(others, 'request')} in other sessions. Go to the next one`;
+  return (
+    <a class="next-request" href={next} aria-label={label} title={label}>
+      <Icon name="bell" />
+      {others}
+    </a>
   );
 }
 

@@ -59,6 +59,7 @@ export class Client extends EventTarget {
   name: any;
   _called: any;
   isNamed: boolean;
+  token: string;
   connection: Connection;
   _ids: Set<string>;
   _own: Set<string>;
@@ -76,6 +77,8 @@ export class Client extends EventTarget {
     this.name = this._called = kept.clientName();
     /** Whether the token belongs to a device. If so, the server uses the device's name, whatever this browser sends. */
     this.isNamed = false;
+    /** The token with which this window signs in, or '' if it has not started, was stopped or is being paired. */
+    this.token = '';
     this.connection = new Connection({ connect });
     this.connection.onstate = () => this._tell('connection');
     this.connection.onopen = () => void this._open().catch(() => {});
@@ -97,6 +100,7 @@ export class Client extends EventTarget {
   }
 
   start(token: string) {
+    this.token = token;
     this.hello = undefined;
     this.name = this._called = kept.clientName();
     this.connection.start(token, this._called);
@@ -105,9 +109,16 @@ export class Client extends EventTarget {
 
   /** Pairs this device. @param code a one-time code @param name the name of this device */
   pair(code: string, name: string) {
+    this.token = '';
     this.hello = undefined;
     this._called = name;
     this.connection.pair(code, name);
+  }
+
+  /** Closes the connection until this window signs in again. */
+  stop() {
+    this.token = '';
+    this.connection.stop();
   }
 
   /**
@@ -442,7 +453,7 @@ export class Client extends EventTarget {
     kept.keepConnection(hello.client_id);
     const { name } = hello.device;
     // A device's token has this prefix, but the owner's token does not.
-    this.isNamed = kept.token().startsWith('drawbridge_');
+    this.isNamed = this.token.startsWith('drawbridge_');
     this.name = name;
     kept.keepFeatures(hello.features);
     this._tell('hello');
@@ -533,6 +544,7 @@ export class Client extends EventTarget {
   _heard(message: any) {
     const { type, project_id: id, seq, data } = message;
     if (type === 'paired') {
+      this.token = data.token;
       kept.keepToken(data.token);
       this._again();
       this._tell('paired');

@@ -16,10 +16,14 @@ const ATTEMPT = 30_000;
 const NAMELESS = 1000;
 
 /**
- * Close codes for a token that is not, or no longer, accepted, if an `error` with the reason was received before.
- * Without an `error`, the token was not read, because it arrived too late, over a slow network.
+ * Close codes for a token that is not, or no longer, accepted, if one of the errors in `REFUSALS` was received before.
+ * Without an `error`, the token was not read, because it arrived too late, over a slow network. After any other error,
+ * the server could not check the token, which may be valid: the web UI deletes refused tokens.
  */
 const NOT_TAKEN = [4401, 4403];
+
+/** The codes of the errors that mean that a token is not valid. */
+const REFUSALS = ['UNAUTHORIZED', 'TOKEN_REVOKED', 'TOKEN_EXPIRED'];
 
 /** A replacer for `JSON.stringify` that replaces lone surrogates, which no server can read. */
 export const whole = (_: string, value: any) => (typeof value === 'string' ? wellFormed(value) : value);
@@ -180,7 +184,8 @@ export class Connection {
     socket.onmessage = (event: { data: string }) => socket === this._socket && this._heard(JSON.parse(event.data));
     socket.onclose = (event: { code: number }) => this._closed(socket, event.code);
     this._doubt = this._later(() => this.lost(), ATTEMPT);
-    if (socket.readyState === 1) greet(); // it was opened while the web UI was loading
+    // It was opened while the web UI was loading. The caller may still choose a project, which is then joined at once.
+    if (socket.readyState === 1) queueMicrotask(greet);
   }
 
   _greet() {
@@ -224,7 +229,7 @@ export class Connection {
     this._believe();
     const pairing = this._first?.type === 'pair';
     if (pairing) this.refusal ??= { code: 'OFFLINE', message: 'Can’t reach the server. Try again.' };
-    const refused = pairing || (NOT_TAKEN.includes(code) && this.refusal !== undefined);
+    const refused = pairing || (NOT_TAKEN.includes(code) && REFUSALS.includes(this.refusal?.code ?? ''));
     this._fail((asked) => refused || !asked.lasting);
     if (refused) {
       this._become('refused');

@@ -302,8 +302,13 @@ export class Comments {
 
   // The methods for comments that the server has stored.
 
-  remove({ comment_id }: ReviewComment) {
-    return this._change(comment_id, { comment_id, remove: true });
+  /** Removes a draft, but only if it is still as it was when the user was asked. */
+  async remove(comment: ReviewComment) {
+    const { comment_id } = comment;
+    const now = this.all.peek().find((one) => one.comment_id === comment_id);
+    if (now && JSON.stringify(words(now)) !== JSON.stringify(words(comment)))
+      this.notes.value = new Map([...this.notes.peek(), [comment_id, REWRITTEN]]);
+    else await this._change(comment_id, { comment_id, remove: true });
   }
 
   resolve({ comment_id }: ReviewComment, resolved: boolean) {
@@ -402,6 +407,8 @@ export class Comments {
 }
 
 const CHANGED = 'The comments have changed since you saw them, so they were not sent. Read them, then send them again.';
+
+const REWRITTEN = 'The comment has changed since you saw it, so it was not removed. Read it, then remove it again.';
 
 export const isDraft = ({ state = 'draft' }: ReviewComment) => state === 'draft';
 

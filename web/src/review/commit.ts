@@ -4,7 +4,7 @@ import { type Signal, signal } from '@preact/signals';
 
 import type { Client } from '../protocol/client.ts';
 import type { RequestError } from '../protocol/connection.ts';
-import type { CommitOffer, ReviewCommitted } from '../protocol/messages.ts';
+import type { CommitOffer, Review, ReviewCommitted } from '../protocol/messages.ts';
 
 export class Commit {
   /** What the server offers to commit. Undefined if there is nothing to commit, or commits are off. */
@@ -41,7 +41,10 @@ export class Commit {
     this.message.value ||= this.offer.peek()?.message ?? '';
   }
 
-  /** Commits the chosen files. @param kept the paths of all files that could be committed */
+  /**
+   * Commits the chosen files, but only if what was kept is still what is shown.
+   * @param kept the paths of all files that could be committed, as they are shown
+   */
   async run(kept: readonly string[]) {
     if (this.busy.peek()) return;
     const left = this.without.peek();
@@ -51,7 +54,11 @@ export class Commit {
     this.problem.value = this.output.value = '';
     const { connection } = this._client;
     const isSent = connection.state === 'open';
+    const shown = JSON.stringify([kept, this.offer.peek()?.lines]);
     try {
+      // Somebody may have kept more. If the connection is lost, nothing is committed later, when the user has moved on.
+      const now: Review = (await connection.ask('review_get', {}, { project: this._project })).data;
+      if (JSON.stringify([now.kept ?? [], now.commit?.lines]) !== shown) throw new Error(CHANGED);
       const { data } = await connection.ask(
         'review_commit',
         { message: this.message.peek(), branch, files },
@@ -73,6 +80,9 @@ export class Commit {
     }
   }
 }
+
+const CHANGED =
+  'What was kept has changed since you saw it, so it was not committed. Check the files, then commit again.';
 
 const LOST =
   'The connection was lost before the server responded. When you’re back online, the uncommitted files will be listed here.';

@@ -69,12 +69,22 @@ export type Standing = {
   isSeen: boolean;
 };
 
-type Wish = { hunks?: string[]; files?: string[]; all?: boolean; decision?: 'keep' | 'undo'; text?: string };
+/** A version of the review, as the server names it. Undefined while none is shown. */
+export type Version = string | undefined;
+
+type Wish = {
+  hunks?: string[];
+  files?: string[];
+  all?: boolean;
+  decision?: 'keep' | 'undo';
+  text?: string;
+  version?: Version;
+};
 
 export class OpenReview {
   project: string;
   /** Undefined until the server has answered, and after the directory or the project is gone. */
-  version: Signal<string | undefined> = signal(undefined);
+  version: Signal<Version> = signal(undefined);
   /** All files of the review. */
   _all: Signal<ShownFile[]> = signal([]);
   /** The hunks that had been in view before this visit or, if a run has ended since, before its end. */
@@ -288,30 +298,26 @@ export class OpenReview {
     this._all.value = shownFiles(this._sent, this._gone, this._all.value);
   }
 
-  // The methods for decisions.
+  // The methods for decisions. `version`: the version in which the user has seen the changes. The server refuses a decision
+  // on several changes if it has another version by now.
 
-  decide(part: Part, decision: 'keep' | 'undo') {
-    const wish = part.hunk ? { hunks: [part.hunk.id] } : this._whole({ files: [part.path] });
+  decide(part: Part, decision: 'keep' | 'undo', version: Version) {
+    const wish = part.hunk ? { hunks: [part.hunk.id] } : { files: [part.path], version };
     return this._decide(part.key, { ...wish, decision });
+  }
+
+  decideFile(path: string, decision: 'keep' | 'undo', version: Version) {
+    return this._decide(fileKey(path), { files: [path], decision, version });
+  }
+
+  decideAll(decision: 'keep' | 'undo', version: Version) {
+    return this._decide(ALL, { all: true, decision, version });
   }
 
   acceptEdit(part: Part) {
     const text = this.of(part.key).draft.value;
     if (!part.hunk || text === undefined) return;
     return this._decide(part.key, { hunks: [part.hunk.id], text: editedText(part.hunk, text) });
-  }
-
-  decideFile(path: string, decision: 'keep' | 'undo') {
-    return this._decide(fileKey(path), this._whole({ files: [path], decision }));
-  }
-
-  decideAll(decision: 'keep' | 'undo') {
-    return this._decide(ALL, this._whole({ all: true, decision }));
-  }
-
-  /** Adds the version that is shown, so that the decision applies only to it. */
-  _whole(wish: Wish) {
-    return { ...wish, version: this.version.value };
   }
 
   async _decide(key: string, wish: Wish) {

@@ -19,7 +19,7 @@ import { Board } from './board.ts';
 import { CommentsButton, Sending } from './comment-view.tsx';
 import { CommitButton } from './commit-view.tsx';
 import { fileKey, lineName, linesOn, NO_CONTEXT, type Part, type ShownFile } from './model.ts';
-import { ALL, OpenReview } from './open-review.ts';
+import { ALL, OpenReview, type Version } from './open-review.ts';
 import { changes, type Decisions, FileTitle, PartView, type Rights } from './part.tsx';
 import { PushButton } from './push-view.tsx';
 
@@ -60,13 +60,15 @@ function useReview(world: World, project: string) {
 function decisionsOf(review: OpenReview): Decisions {
   const decide = (part: Part, decision: Decision) => {
     if (part.isGone || !review.mayDecide || review.of(part.key).unopened.value !== 0) return;
-    if (part.hunk) decideSome(review, decision, [part], part.path, () => void review.decide(part, decision));
+    const act = (version: Version) => void review.decide(part, decision, version);
+    if (part.hunk) decideSome(review, decision, [part], part.path, act);
     else
       ask(
+        review,
         decision,
         `all changes in ${part.path}`,
         'They are too large to show here. Read them in an editor first.',
-        () => void review.decide(part, decision),
+        act,
       );
   };
   return {
@@ -84,8 +86,13 @@ function decisionsOf(review: OpenReview): Decisions {
   };
 }
 
-/** Asks for confirmation before a decision. */
-function ask(decision: Decision, what: string, text: string, act: () => void) {
+/**
+ * Asks for confirmation before a decision.
+ * @param act is called with the version of the review that the question is about. A change that arrives while the
+ * question is open is not in that version, and must not be decided on.
+ */
+function ask(review: OpenReview, decision: Decision, what: string, text: string, act: (version: Version) => void) {
+  const version = review.version.peek();
   const isUndo = decision === 'undo';
   overlay((close) => (
     <Confirm
@@ -93,18 +100,24 @@ function ask(decision: Decision, what: string, text: string, act: () => void) {
       text={text}
       yes={isUndo ? 'Undo' : 'Keep'}
       danger={isUndo}
-      act={act}
+      act={() => act(version)}
       close={close}
     />
   ));
 }
 
 /** Decides on parts. Asks for confirmation if several are undone, or if any has not been fully in view. */
-function decideSome(review: OpenReview, decision: Decision, parts: readonly Part[], where: string, act: () => void) {
+function decideSome(
+  review: OpenReview,
+  decision: Decision,
+  parts: readonly Part[],
+  where: string,
+  act: (version: Version) => void,
+) {
   const unseen = parts.filter(({ key }) => !review.of(key).isSeen).length;
   const isUndo = decision === 'undo';
   if (unseen === 0 && (!isUndo || parts.length < 2)) {
-    act();
+    act(review.version.peek());
     return;
   }
   const text = [
@@ -116,7 +129,7 @@ function decideSome(review: OpenReview, decision: Decision, parts: readonly Part
         : `You have not fully seen ${unseen} of them.`),
     isUndo && 'Other changes to the same files are not affected.',
   ];
-  ask(decision, `${changes(parts.length)} in ${where}`, text.filter(Boolean).join(' '), act);
+  ask(review, decision, `${changes(parts.length)} in ${where}`, text.filter(Boolean).join(' '), act);
 }
 
 function Opened({ project }: { project: string }) {
@@ -265,7 +278,13 @@ function Bar({ review, board, rights, parts }: Shared & { parts: readonly Part[]
   const whyNot = whyNotAll(review, open);
   const closed = review.more.value ? undefined : open.find((part) => part.hunk && review.isClosed(part));
   const decide = (decision: Decision) =>
-    decideSome(review, decision, open, counted(files.length, 'file'), () => void review.decideAll(decision));
+    decideSome(
+      review,
+      decision,
+      open,
+      counted(files.length, 'file'),
+      (version) => void review.decideAll(decision, version),
+    );
   return (
     <header class="review-bar">
       <p>
@@ -456,7 +475,7 @@ function FileHead({ shown, review, board, rights, project }: Omit<SectionOf, 'on
   const isClosed = open.some((part) => review.isClosed(part));
   const hasDraft = open.some((part) => review.hasDraft(part));
   const decide = (decision: Decision) =>
-    decideSome(review, decision, open, file.path, () => void review.decideFile(file.path, decision));
+    decideSome(review, decision, open, file.path, (version) => void review.decideFile(file.path, decision, version));
   // A single change already has its own buttons.
   const isSome = rights.mayDecide && open.length > 1 && !review.hidesOld.value;
   const isOff = busy.value || isClosed || hasDraft;

@@ -13,15 +13,21 @@ import { SCOPES, Section } from './page.tsx';
 export function Devices() {
   const world = useWorld();
   const { problem, trying } = useTrying();
-  const [devices, setDevices] = useState<DeviceInfo[]>();
-  const load = () =>
-    trying(async () => {
-      const { data } = await world.client.connection.ask('device_list');
-      setDevices(data.devices.filter((one: DeviceInfo) => one.state === 'valid'));
+  const [all, setAll] = useState<DeviceInfo[]>();
+  const devices = all?.filter((one) => one.state === 'valid');
+  const load = async (): Promise<DeviceInfo[]> => {
+    const { data } = await world.client.connection.ask('device_list');
+    setAll(data.devices);
+    return data.devices;
+  };
+  const loads = () =>
+    void trying(async () => {
+      await load();
     });
   useEffect(() => {
-    void load();
+    loads();
   }, []);
+  const revokes = (device: DeviceInfo) => world.client.connection.ask('device_revoke', { device_id: device.id });
   const revoke = (device: DeviceInfo) =>
     overlay((close) => (
       <Confirm
@@ -30,7 +36,26 @@ export function Devices() {
         yes="Revoke"
         danger
         act={async () => {
-          await world.client.connection.ask('device_revoke', { device_id: device.id });
+          await revokes(device);
+          await trying(async () => {
+            const paired = pairedBy(await load(), device.id);
+            if (paired.length > 0) revokePaired(device, paired);
+          });
+        }}
+        close={close}
+      />
+    ));
+  // Whoever had the device may have paired another one with it, to keep access.
+  const revokePaired = (device: DeviceInfo, paired: DeviceInfo[]) =>
+    overlay((close) => (
+      <Confirm
+        title={`Revoke what “${device.name}” paired?`}
+        text={`Devices that it paired still have access: ${paired.map((one) => `“${one.name}”`).join(', ')}.`}
+        yes={paired.length === 1 ? 'Revoke' : `Revoke all ${paired.length}`}
+        no="Keep"
+        danger
+        act={async () => {
+          for (const one of pairedBy(await load(), device.id)) await revokes(one);
           await load();
         }}
         close={close}
@@ -54,7 +79,7 @@ export function Devices() {
                 </strong>
                 {device.mine && <span class="tag">This device</span>}
                 <small>
-                  <Text line>{facts(device)}</Text>
+                  <Text line>{facts(device, all ?? [])}</Text>
                 </small>
               </div>
               {!device.mine && <Button label="Revoke…" class="quiet" onClick={() => revoke(device)} />}
@@ -66,18 +91,28 @@ export function Devices() {
         <Button
           label="Pair a device…"
           icon="add"
-          onClick={() => overlay((close) => <Pairing world={world} close={close} paired={() => void load()} />)}
+          onClick={() => overlay((close) => <Pairing world={world} close={close} paired={loads} />)}
         />
       )}
     </Section>
   );
 }
 
-function facts({ scope, projects, connected, last_used: used, expires }: DeviceInfo) {
+/** The devices that have access and that a device paired, directly or through others. `all`: in the order of pairing. */
+function pairedBy(all: DeviceInfo[], id: string) {
+  const makers = new Set([id]);
+  for (const one of all) if (one.made_by && makers.has(one.made_by)) makers.add(one.id);
+  return all.filter((one) => one.id !== id && makers.has(one.id) && one.state === 'valid' && !one.mine);
+}
+
+function facts(device: DeviceInfo, all: DeviceInfo[]) {
+  const { scope, projects, connected, last_used: used, expires, made_by: maker } = device;
   const parts = [SCOPES[scope]];
   if (projects) parts.push(projects.length === 1 ? `only ${projects[0]}` : `only ${projects.length} folders`);
   parts.push(connected ? 'connected' : used ? `last seen ${ago(used)}` : 'never used');
   if (expires) parts.push(`expires ${new Date(expires).toLocaleDateString()}`);
+  // An SSH key and a device that is no longer in the list have no name.
+  if (maker) parts.push(`paired by ${all.find((one) => one.id === maker)?.name ?? maker}`);
   return parts.join(' · ');
 }
 

@@ -240,7 +240,7 @@ function ThisDevice({ forget }: { forget: () => Promise<void> }) {
     overlay((close) => (
       <Confirm
         title="Sign out?"
-        text="This browser deletes its access token. To sign in again, you need a pairing code or an access token."
+        text="This browser deletes its access token, which signs out all of its windows. To sign in again, you need a pairing code or an access token."
         yes="Sign out"
         danger
         act={forget}

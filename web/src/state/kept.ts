@@ -65,6 +65,14 @@ export function keepToken(value: string) {
   set('token', value);
 }
 
+/** Calls `act` when another window of this browser has replaced or deleted the token. */
+export function onToken(act: () => void) {
+  // Without a key, everything was deleted.
+  addEventListener('storage', ({ key }) => {
+    if (key === 'drawbridge.token' || key === null) act();
+  });
+}
+
 /**
  * A token that the server has neither accepted nor refused yet. It is stored for as long as the tab is open, so that a
  * reload tries it again.

@@ -18,6 +18,11 @@ export function overlay(make: (close: () => void) => ComponentChildren) {
   open.value = [...open.value, { id, make }];
 }
 
+/** Closes all dialogs, without an answer. */
+export function closeAll() {
+  open.value = [];
+}
+
 export function Overlays() {
   return (
     <>

@@ -109,7 +109,9 @@ end
 
 local function is_file(buf)
   local kind = vim.bo[buf].buftype
-  return (kind == '' or kind == 'acwrite') and api.nvim_buf_get_name(buf):sub(1, 1) == '/'
+  -- The plugin marks the buffers of proposals and suggestions.
+  local can_be_file = kind == '' or (kind == 'acwrite' and not vim.b[buf].drawbridge_view)
+  return can_be_file and api.nvim_buf_get_name(buf):sub(1, 1) == '/'
 end
 
 --- For each of the paths, the loaded buffers that show that file.

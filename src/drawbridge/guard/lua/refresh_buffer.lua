@@ -171,6 +171,17 @@ local function keep(buf, reason)
   table.insert(result.kept, { name = api.nvim_buf_get_name(buf), lines = lines, reason = reason, notified = notified })
 end
 
+--- Whether the plugin is about to show the file in this buffer with unsaved changes, because the user has accepted a
+--- proposal that contains them.
+local function is_accepted(buf)
+  local written = package.loaded['drawbridge.buffers.written']
+  if not written or not written.expects then
+    return false
+  end
+  local ok, bytes = pcall(bytes_of, api.nvim_buf_get_name(buf))
+  return ok and written.expects(buf, bytes)
+end
+
 local function refresh(buf)
   local now = stamp(buf)
   local changed, asked = guard.stamps[buf] ~= now, params.file_path ~= nil
@@ -178,7 +189,7 @@ local function refresh(buf)
   if now == 'none' or (not asked and (known[buf] == now or (not changed and guard.sure[buf]))) then
     return
   elseif vim.bo[buf].modified or is_taken_over(buf) then
-    if changed then
+    if changed and not is_accepted(buf) then
       keep(buf, not vim.bo[buf].modified and 'a plugin reads or writes the file' or nil)
     end
     return

@@ -1,15 +1,32 @@
 --- The state of the requested files, and everything else that `want` lists.
 local REMEMBERED = 50 -- files
 
---- The buffer of the file that the user is working on. While a special buffer is current: the one in the previous
---- window or, if that is special, too, the one used last (several if they were used within the same second).
-local function in_front()
-  for _, buf in ipairs({ api.nvim_get_current_buf(), fn.winbufnr(fn.winnr('#')) }) do
-    if buf > 0 and is_file(buf) then
-      return { [buf] = true }
+local function first_file(bufs)
+  for _, buf in ipairs(bufs) do
+    if buf > 0 and api.nvim_buf_is_loaded(buf) and is_file(buf) then
+      return buf
     end
   end
+end
+
+--- The buffer of the file that the user is working on. While a special buffer is current: the one in the previous
+--- window or, if that is special, too, the one used last (several if they were used within the same second). While a
+--- proposal is current: the one that the user was working on before, and the one that the proposal is compared with if
+--- the cursor is in it.
+local function in_front()
   local found, newest = {}, 1
+  for _, window in ipairs({ api.nvim_get_current_win(), fn.win_getid(fn.winnr('#')) }) do
+    -- The plugin sets the variable in the windows of a proposal.
+    for _, bufs in ipairs({ { api.nvim_win_get_buf(window) }, vim.w[window].drawbridge_opened_from or {} }) do
+      local file = first_file(bufs)
+      if file then
+        found[file] = true
+      end
+    end
+    if next(found) then
+      return found
+    end
+  end
   -- getbufinfo() is not called directly, because its result would include everything that plugins store in buffers.
   for _, one in ipairs(fn.eval('map(getbufinfo({"bufloaded": 1}), "[v:val.bufnr, v:val.lastused]")')) do
     if one[2] >= newest and is_file(one[1]) then

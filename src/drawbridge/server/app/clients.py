@@ -29,7 +29,7 @@ AUTH_SECONDS: Final = 5.0
 """Seconds that a client has to sign in after its WebSocket is opened, unless it requests a challenge."""
 
 SIGNING_SECONDS: Final = 60.0
-"""Seconds that a client has to sign in after it requested a challenge."""
+"""Seconds that a client has to sign in after its WebSocket is opened, if it requests a challenge."""
 
 AUTH_BYTES: Final = 4_096
 """The maximum size of a message from a client that has not signed in, in bytes."""
@@ -141,10 +141,11 @@ class Client:
 
     def wait_for_signature(self, nonce: str) -> None:
         """Remembers the nonce of a challenge. Extends the time limit, because a person may have to type a passphrase or
-        touch a key."""
+        touch a key. Further challenges don't extend it again."""
         self._nonce = nonce
         if self._timer is not None:
-            self._expect_within(SIGNING_SECONDS, f"the challenge was not signed within {SIGNING_SECONDS:g} seconds")
+            left = self._made_at + SIGNING_SECONDS - asyncio.get_running_loop().time()
+            self._expect_within(left, f"the challenge was not signed within {SIGNING_SECONDS:g} seconds")
 
     def take_nonce(self) -> str | None:
         """The nonce of the challenge that waits for a signature; None if no challenge is waiting. The first signature
@@ -309,6 +310,8 @@ class Clients:
     async def check(self) -> None:
         """Disconnects clients with a token or an SSH key that is no longer valid."""
         for client in self:
+            if client.is_dismissed:
+                continue  # it stays in the list until its last request is done
             why = self._entrance.refusal_of(client.known)
             if why is not None:
                 self._entrance.note("dismissed", **client.audited, code=why.code)

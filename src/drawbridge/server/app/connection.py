@@ -23,10 +23,14 @@ from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, internal_error
 from drawbridge.server.protocol.commands import Command, request_id_of
 from drawbridge.server.protocol.frames import Frame, encode, error
+from drawbridge.server.protocol.messages import MESSAGE_BYTES
 from drawbridge.transport.http_app import WebSocket
 
 INBOX: Final = 64
 """The number of queued requests from one client above which nothing more is read from the client."""
+
+INBOX_LENGTH: Final = 2 * MESSAGE_BYTES
+"""The number of characters in the queued requests from one client above which nothing more is read from the client."""
 
 ASIDE: Final = 16
 """The maximum number of slow requests from one client that run at the same time, in addition to its other requests."""
@@ -63,6 +67,8 @@ class Connection:
         self._clients = clients
         self._silent = True
         self._inbox: deque[str] = deque()
+        self._inbox_length = 0
+        """The number of characters in ``_inbox``."""
         self._tasks = BackgroundTasks(logger)
         self._free = asyncio.Semaphore(ASIDE)
         self._working = False
@@ -77,9 +83,11 @@ class Connection:
             self._silent = False
             self.client.topics.add("stats")
         self._inbox.append(text)
+        self._inbox_length += len(text)
+        is_full = len(self._inbox) > INBOX or self._inbox_length > INBOX_LENGTH
         # Before the client has signed in, reading pauses after each message until the message is handled. If it signs
         # the client in, longer messages are allowed from then on.
-        if not self._held and (len(self._inbox) > INBOX or self.client.identity is None):
+        if not self._held and (is_full or self.client.identity is None):
             self._held = True
             self._websocket.hold_reading(True)
         if not self._working:
@@ -101,6 +109,7 @@ class Connection:
     async def _work(self) -> None:
         while self._inbox:
             text = self._inbox.popleft()
+            self._inbox_length -= len(text)
             correlation_id = self.client.next_correlation_id()
             with self._reported(correlation_id, partial(request_id_of, text)):
                 if self.client.identity is None:
@@ -114,7 +123,7 @@ class Connection:
         self._read_on()
 
     def _read_on(self) -> None:
-        if self._held and len(self._inbox) < INBOX // 2:
+        if self._held and len(self._inbox) < INBOX // 2 and self._inbox_length < INBOX_LENGTH // 2:
             self._held = False
             self._websocket.hold_reading(False)
 
@@ -129,6 +138,7 @@ class Connection:
             self.client.send(Frame(error(failure, correlation_id, request_id_of(short))))
             self.client.close_after(REFUSED_WITH.get(failure.code, UNAUTHORIZED), failure.text)
             self._inbox.clear()
+            self._inbox_length = 0
             return
         self._send(answer, command)
 

@@ -26,7 +26,7 @@ from drawbridge.server.approvals.pending import Surface
 from drawbridge.server.auth.scopes import Identity, check_answer
 from drawbridge.server.bus import Bus, Handler
 from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
-from drawbridge.server.checkpoints.git_directory import remove_left_folders
+from drawbridge.server.checkpoints.git.directory import remove_left_folders
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, no_editors
 from drawbridge.server.events import Announced, ProjectCreated, ProjectGone
 from drawbridge.server.protocol import commands, messages, replies

@@ -9,11 +9,12 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
 from drawbridge.server.app.core import Core
-from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint, reason_of
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint, TookTooLong, reason_of
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
@@ -26,6 +27,8 @@ from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.server.updates import converted
 
 logger = logging.getLogger("drawbridge.server")
+
+TOOK_TOO_LONG: Final = "git took too long. Try again, or see the server's log for the command."
 
 
 class ReviewCommands:
@@ -137,4 +140,5 @@ def git_errors(field: str | None = None) -> Iterator[None]:
     except (NoCheckpoint, GitFailed, OSError) as error:
         if not isinstance(error, NoCheckpoint):
             logger.error("git or a file operation failed: %s", error)
-        raise ClientError("CHECKPOINT_NOT_FOUND", reason_of(error), field=field) from None
+        text = TOOK_TOO_LONG if isinstance(error, TookTooLong) else reason_of(error)
+        raise ClientError("CHECKPOINT_NOT_FOUND", text, field=field) from None

@@ -105,7 +105,7 @@ class ServerCommands:
         return self._authenticated(identity, client, command.client, "data.token")
 
     def ssh_challenge(self, command: commands.SshChallenge, client: Client) -> Answer[replies.SshChallenge]:
-        nonce = self._entrance.nonce()
+        nonce = self._entrance.nonce(client.address)
         client.wait_for_signature(nonce)
         text = challenge(client.host, client.certificate, nonce).decode()
         given = replies.SshChallenge(nonce, client.host, client.certificate or NO_CERTIFICATE, text)
@@ -261,6 +261,7 @@ class ServerCommands:
                 projects=device.projects,
                 connected=device.id in connected,
                 mine=device.id == identity.device_id,
+                made_by=device.made_by,
             )
             for device in await asyncio.to_thread(list, devices)
         ]

@@ -61,8 +61,13 @@ class AuditLog:
                     self._rotate()
                     continue
                 view = memoryview(line)
-                while view:
-                    view = view[os.write(file, view) :]
+                try:
+                    while view:
+                        view = view[os.write(file, view) :]
+                except OSError:
+                    # A part may have been written to a disk that is now full. The next entry would be appended to it.
+                    os.ftruncate(file, found.st_size)
+                    raise
                 return
             finally:
                 os.close(file)

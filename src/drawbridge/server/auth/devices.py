@@ -20,7 +20,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -38,6 +38,11 @@ from drawbridge.server.protocol.messages import TERMINAL_NAME
 logger = logging.getLogger("drawbridge.server")
 
 FILE: Final = "devices.json"
+
+COPY: Final = "devices.copy.json"
+"""A copy of the file with everything except the latest times of use. It is synced to disk, and is read if a power
+failure has left ``FILE`` empty or with zeros: the times of use are written without a sync, because the event loop can't
+wait for one."""
 
 TOKEN: Final = re.compile(r"drawbridge_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 """Matches a device's token: the device's id, which is also in the file, and the secret, which only the device keeps."""
@@ -72,7 +77,7 @@ UNNAMED: Final = "device"
 
 class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A device and its token. ``hash``: the SHA-256 of the secret, which has 256 random bits, so that a slower hash is
-    not needed. ``made_by`` is as in ``Code``."""
+    not needed. ``made_by`` is as in ``Code``, with whose code the device was paired."""
 
     id: str
     name: str
@@ -130,6 +135,7 @@ class Devices:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._path = directory / FILE
+        self._copy = directory / COPY
         self._read_at: tuple[Any, Mapping[str, Device]] = (None, {})
         """The file's time, size and inode when it was last read, and its devices."""
         self._damaged: str | None = None
@@ -150,6 +156,18 @@ class Devices:
             # a new stamp.
             self._read_at = stamp, {device.id: device for device in self._read().devices}
             self._damaged = None
+
+    def open(self) -> None:
+        """Reads the file at the start of the server, and makes its copy if it has none, because an earlier version
+        wrote it. Raises ``BadSetting`` as ``reload`` does."""
+        self.reload()
+        if self._devices and not self._copy.exists():
+            try:
+                with self.changed():
+                    pass
+            except (DrawbridgeError, OSError) as error:
+                # The next change tries again. A full disk must not keep the server from starting.
+                logger.error("the list of devices could not be copied: %s", error)
 
     @property
     def _devices(self) -> Mapping[str, Device]:
@@ -181,10 +199,16 @@ class Devices:
 
     def identify(self, token: str) -> Identity:
         """The identity of a token's device. Raises ``ClientError``. Only a client that has the secret learns that the
-        token was revoked or has expired."""
-        known = self._devices if self._is_whole() else {}
+        token was revoked or has expired. If the devices file can't be used, the error's code is RESOURCE_LIMIT."""
         parts = TOKEN.fullmatch(token)
-        device = known.get(parts[1]) if parts else None
+        if not self._is_whole() and parts is not None:
+            # The token is not reported as wrong, because clients forget wrong tokens, and it may be valid.
+            text = (
+                "The token can't be checked: the server can't read its list of devices. Try again later. "
+                "The server's log has details."
+            )
+            raise ClientError("RESOURCE_LIMIT", text)
+        device = self._devices.get(parts[1]) if parts else None
         right = same(hashed(parts[2] if parts else ""), device.hash if device else NO_HASH)
         if device is None or not right:
             raise wrong_token()
@@ -201,7 +225,9 @@ class Devices:
 
     def identity_of(self, device_id: str) -> Identity | None:
         """The identity of a device; None if its token is not valid."""
-        return self._devices[device_id].identity if self.refusal(device_id) is None else None
+        self._is_whole()
+        device = self._devices.get(device_id)
+        return device.identity if device is not None and refusal_of(device) is None else None
 
     def _is_whole(self) -> bool:
         """Reads the file again if it has changed. Returns False if it can't be used, which is logged once."""
@@ -223,7 +249,9 @@ class Devices:
                 for index, one in enumerate(file.devices):
                     if one.id == device.id:
                         file.devices[index] = msgspec.structs.replace(one, last_used=at)
-        except DrawbridgeError as error:
+        except (DrawbridgeError, OSError) as error:
+            # The device signs in anyway, for example if the disk is read-only, does not support locks, or the process
+            # has too many open files.
             logger.error("the time of a device's last use could not be stored: %s", error)
 
     # the file
@@ -242,6 +270,9 @@ class Devices:
     def _read(self) -> File:
         try:
             data = self._path.read_bytes()
+            if (not data or b"\0" in data) and self._copy.exists():
+                logger.warning("%s is empty or incomplete, so the devices are read from %s", self._path, COPY)
+                data = self._copy.read_bytes()
         except FileNotFoundError:
             return File([], [])
         except OSError as error:
@@ -249,14 +280,15 @@ class Devices:
         try:
             return msgspec.json.decode(data, type=File)
         except UNDECODABLE:
-            raise BadSetting(f"{self._path} is damaged. Remove it, and give each device a new token.") from None
+            text = f"{self._path} is damaged. Replace it with {COPY}, or remove it and give each device a new token."
+            raise BadSetting(text) from None
 
     @contextlib.contextmanager
     def changed(self, *, lasting: bool = True, patience: float = 5.0) -> Iterator[File]:
         """Yields the file's contents, and writes them when the block ends without an error. ``lasting``: whether the
-        file is synced to disk, so that a revoked device is not valid again after a power failure. ``patience``: seconds
-        to wait for another process's lock. Raises ``NotPrivate`` if that takes longer or the file can't be written, and
-        ``BadSetting`` as ``reload`` does.
+        file and its copy are synced to disk, so that a revoked device is not valid again after a power failure; False
+        for a time of use. ``patience``: seconds to wait for another process's lock. Raises ``NotPrivate`` if that takes
+        longer or the file can't be written, and ``BadSetting`` as ``reload`` does.
         """
         make_private_directory(str(self._directory))
         lock = os.open(self._directory / "devices.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
@@ -266,7 +298,12 @@ class Devices:
             yield file
             at = now()
             file.devices = [one for one in file.devices if one.revoked is None or at - one.revoked < REMEMBERED]
-            write_private(str(self._path), msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n")
+            data = msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n"
+            # The copy is written first. Otherwise, a power failure in between, after which a time of use is stored,
+            # could restore an older list, in which a revoked device is valid.
+            if lasting:
+                write_private(str(self._copy), data, synced=True)
+            write_private(str(self._path), data, synced=lasting)
             if lasting:
                 _sync(self._path)
         finally:
@@ -294,6 +331,19 @@ def is_name(text: str) -> bool:
 def valid_names(file: File) -> set[str]:
     at = now()
     return {device.name for device in file.devices if device.state(at) == "valid"}
+
+
+def paired_by(devices: Iterable[Device], device_id: str) -> list[Device]:
+    """The devices with a valid token that a device paired, directly or through other devices. ``devices``: all devices,
+    in the order in which they were added."""
+    makers, at = {device_id}, now()
+    found: list[Device] = []
+    for device in devices:
+        if device.made_by in makers:
+            makers.add(device.id)
+            if device.state(at) == "valid":
+                found.append(device)
+    return found
 
 
 def wrong_token() -> ClientError:

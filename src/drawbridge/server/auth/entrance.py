@@ -30,9 +30,9 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import SshAuth
 
 HANDSHAKES: Final = (60, 2.0)
-"""The limit for WebSockets that one address opens without a valid token. Like the other pairs below, it consists of the
-number in one burst and the number per second in the long run. WebSockets from this machine are not counted, so a proxy
-on it should be configured (``--trusted-proxy``)."""
+"""The limit for WebSockets that one address opens without a valid token, together with the challenges that it requests.
+Like the other pairs below, it consists of the number in one burst and the number per second in the long run. WebSockets
+from this machine are not counted, so a proxy on it should be configured (``--trusted-proxy``)."""
 
 REQUESTS: Final = (600, 20.0)
 """The limit for plain requests from one address. Requests from this machine are not counted. Opening the web UI for the
@@ -80,6 +80,9 @@ the same limit. A client that stays just above a limit reaches it again with eac
 Also the time between the first refusal beyond ``REFUSALS`` and the log line with the number of such refusals."""
 
 RETRY_SECONDS: Final = 30
+
+UNCHECKED: Final = "RESOURCE_LIMIT"
+"""The error code for a token that could not be checked, as raised by ``Devices.identify``."""
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -203,9 +206,14 @@ class Entrance:
         self.note("paired", device=device.name, device_id=device.id, scope=scope, address=address, made_by=made_by)
         return device.identity, token
 
-    def nonce(self) -> str:
-        """Returns a nonce for a challenge. Raises ``ClientError`` if the server does not accept SSH keys."""
-        return self._access.nonce()
+    def nonce(self, address: str) -> str:
+        """Returns a nonce for a challenge. Raises ``ClientError`` if the server does not accept SSH keys, or if the
+        address has requested too many challenges. Each counts as a handshake."""
+        nonce = self._access.nonce()
+        refused = None if is_loopback(address) else self._handshakes.admit(network_of(address), now())
+        if refused is not None:
+            raise self._too_often("handshakes", refused, address)
+        return nonce
 
     def certificate(self) -> str | None:
         """The SHA-256 of the certificate that new connections get; None without TLS."""
@@ -359,6 +367,9 @@ class Entrance:
         """Counts a failure if the block raises ``ClientError``. A valid token is accepted no matter how often others at
         the address have failed, because 256 bits can't be guessed, and a neighbor must not be able to lock a device
         out. After too many failures, a pairing code or a signature (``short``) is not even checked.
+
+        A token that could not be checked (``UNCHECKED``) is not a failure. ``Devices`` logs the reason once, not each
+        attempt.
         """
         key = network_of(address)
         refused = self._failures.peek(key, now())
@@ -367,6 +378,8 @@ class Entrance:
         try:
             yield
         except ClientError as error:
+            if error.code == UNCHECKED:
+                raise
             if refused is not None:
                 raise self._too_often("failed sign-in attempts", refused, address) from None
             self._failures.admit(key, now())
@@ -428,6 +441,8 @@ def _from(address: str, device: str | None) -> str:
 
 
 def as_refusal(error: ClientError) -> Refusal:
+    if error.code == UNCHECKED:
+        return Refusal(503, f"{error.code}: {error.text}", RETRY_SECONDS)
     after = (error.details or {}).get("retry_after")
     return Refusal(401 if after is None else 429, f"{error.code}: {error.text}", after)
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from drawbridge.server.checkpoints.commits import PATCH, listed_statuses, shown_path
 from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.operations import Operations
 from drawbridge.server.checkpoints.refs import Refs
 from drawbridge.server.events import ChangedFile

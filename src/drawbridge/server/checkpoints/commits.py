@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from drawbridge.core.json_text import UNDECODABLE
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 
 T = TypeVar("T")
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Final
 
 from drawbridge.agents.memory import MB
-from drawbridge.server.checkpoints import git_index
 from drawbridge.server.checkpoints.commits import Filtered, shown_path
 from drawbridge.server.checkpoints.errors import NoCheckpoint, enumerated
 from drawbridge.server.checkpoints.file_versions import Versions, versions
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git import index as git_index
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.repository import LARGEST_FILE, Repository, beginning_of, is_odd
 from drawbridge.server.checkpoints.untracked import folders_of
 
@@ -32,6 +32,11 @@ ATTRIBUTES: Final = ".gitattributes"
 FILTER: Final = b"filter"
 """Every list of attributes that gives a filter to a file contains this word, even if it does so with a macro."""
 
+IDENT: Final = b"ident"
+"""As ``FILTER``, for the attribute with which git writes the id of a file's content into the file."""
+
+EITHER: Final = frozenset({FILTER, IDENT})
+
 MOST_FOLDERS: Final = 2_000
 """If files are in more directories than this, git is faster."""
 
@@ -41,8 +46,8 @@ not apply to a checkpoint that is based on an earlier one. The same files are re
 
 
 class Attributes:
-    """Tells without git that no file in ``directory`` has a filter. Most projects have none, and git would look for the
-    attributes of each file."""
+    """Tells without git that no file in ``directory`` has a filter or the ``ident`` attribute. Most projects have no
+    such file, and git would look for the attributes of each file."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -56,30 +61,41 @@ class Attributes:
         """The version of the user's index. Blocking."""
         return versions([str(git.repository.own / "index")])
 
-    def may_filter_known(self, git: Git, version: Versions) -> bool:
-        """Whether a file in git's index, which is a copy of the user's index, may have a filter. ``version``: that of
-        the user's index before it was copied. Blocking."""
+    def named_in_lists(self, git: Git, version: Versions) -> frozenset[bytes]:
+        """Those of ``FILTER`` and ``IDENT`` that the lists of attributes may name for a file in git's index, which is a
+        copy of the user's index. ``version``: that of the user's index before it was copied. Blocking."""
         if git.repository.private:
-            return True
+            return EITHER
         if self._index != (git.repository, version):
             tracked = git_index.paths(git.index, git.settings.id_bytes)
             self._index, self._folders = (git.repository, version), _folders(tracked)
         if self._folders is None:
-            return True
+            return EITHER
         folders, listing = self._folders
         # Without the file, git reads the list in the index.
         is_only_in_index = any(not (self._directory / folder / ATTRIBUTES).is_file() for folder in listing)
-        return is_only_in_index or self.may_filter(git, folders)
+        return EITHER if is_only_in_index else self._named(git, folders)
 
     def may_filter(self, git: Git, folders: Collection[str]) -> bool:
         """Whether a file in these directories may have a filter. A ``.gitattributes`` that is in git's index must also
         be in the work tree. Blocking."""
+        return FILTER in self._named(git, folders)
+
+    def _named(self, git: Git, folders: Collection[str]) -> frozenset[bytes]:
+        """Those of ``FILTER`` and ``IDENT`` that may be named for a file in these directories, as in ``may_filter``.
+        Blocking."""
         root = git.repository.root
         if git.repository.private or len(folders) > MOST_FOLDERS or self._directory.resolve() != root:
-            return True
+            return EITHER
         files = [root / folder / ATTRIBUTES for folder in folders]
         files += [git.repository.common / "info/attributes", Path(git.settings.attributes_file)]
-        return any(FILTER in (beginning_of(file, LARGEST_FILE + 1) or b"") or is_odd(file) for file in files)
+        found = set[bytes]()
+        for file in files:
+            if is_odd(file):
+                return EITHER
+            content = beginning_of(file, LARGEST_FILE + 1) or b""
+            found |= {word for word in EITHER if word in content}
+        return frozenset(found)
 
 
 def _folders(tracked: Collection[str] | None) -> tuple[frozenset[str], frozenset[str]] | None:

@@ -17,10 +17,10 @@ from typing import Final
 from msgspec import Struct
 
 from drawbridge.core.private_files import PRIVATE_FILE
-from drawbridge.server.checkpoints import git_index
 from drawbridge.server.checkpoints.file_versions import Versions, versions
-from drawbridge.server.checkpoints.git import Git
-from drawbridge.server.checkpoints.git_settings import Settings
+from drawbridge.server.checkpoints.git import index as git_index
+from drawbridge.server.checkpoints.git.git import Git
+from drawbridge.server.checkpoints.git.settings import Settings
 from drawbridge.server.checkpoints.repository import Repository
 
 INDEX: Final = "checkpoint.index"
@@ -30,13 +30,15 @@ INDEX: Final = "checkpoint.index"
 class CachedIndex(Struct, frozen=True):
     """The state from which the index in the cache was made. ``digest``: the digest of the user's index. ``ignoring``:
     the versions of the ``.gitignore`` files when the checkpoint was created. The index contains nothing that they
-    ignore, unless the user tracks it. ``read``: as in ``Filtered``. No other file had a filter."""
+    ignore, unless the user tracks it. ``read``: as in ``Filtered``. No other file had a filter. ``absent``: the files
+    that are marked skip-worktree in the index and did not exist."""
 
     repository: Repository
     settings: Settings
     digest: bytes
     ignoring: Versions
     read: frozenset[str]
+    absent: frozenset[str]
 
     def is_usable(self, git: Git, digest: bytes | None) -> bool:
         """Whether the index is a correct starting point for an operation of ``git``, if the user's index has ``digest``

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
 from drawbridge.server.checkpoints.commits import EMAIL, NAME
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 
 Kind: TypeAlias = Literal["commit", "tree", "blob"]
 

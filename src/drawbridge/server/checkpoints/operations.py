@@ -14,11 +14,11 @@ from drawbridge.agents.base import Confinement
 from drawbridge.agents.memory import MemoryWatch
 from drawbridge.core.locks import UrgentLock
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.checkpoints import git as confined_git
 from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
-from drawbridge.server.checkpoints.git import Git
-from drawbridge.server.checkpoints.git_program import program
-from drawbridge.server.checkpoints.git_settings import Settings
+from drawbridge.server.checkpoints.git import git as confined_git
+from drawbridge.server.checkpoints.git.git import Git
+from drawbridge.server.checkpoints.git.program import program
+from drawbridge.server.checkpoints.git.settings import Settings
 from drawbridge.server.checkpoints.private import PrivateRepository
 from drawbridge.server.checkpoints.remembered import Remembered
 from drawbridge.server.checkpoints.repository import Repository, find

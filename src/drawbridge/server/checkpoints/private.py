@@ -22,8 +22,8 @@ from msgspec import Struct
 from drawbridge.agents.memory import MB
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, write_private
-from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint, TookTooLong
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.repository import Repository, find, in_git_directory
 
 logger = logging.getLogger("drawbridge.server")
@@ -78,6 +78,17 @@ MOST_LOOSE: Final = 2_000
 run. They are also removed if the repository is full (``MOST_STORED``), or if the last removal was more than
 ``COLLECT_SECONDS`` ago."""
 
+CLEAN_UP_SECONDS: Final = 30.0
+"""Seconds that each git command may take that removes such objects, or packs the others. The next run or review waits
+for it."""
+
+CLEAN_UP_FULL_SECONDS: Final = 120.0
+"""The same if the repository is full, because more checkpoints are lost if it stays full."""
+
+UNFINISHED: Final = ("tmp_", ".tmp-")
+"""How the names of files begin to which git writes objects until they are complete. git leaves such files behind if it
+is killed or the disk is full, and ``git prune`` does not remove all of them."""
+
 ADVICE: Final = (
     "Add files that need no review to a .gitignore file, or make the directory a git repository (git init), to which "
     "these limits do not apply."
@@ -120,6 +131,9 @@ class PrivateRepository:
         self._too_large: tuple[float, TooLarge] | None = None
         """The time at which the directory was found to be too large (``time.monotonic``), and the error; None if it is
         not too large."""
+        self._packed_from = 0.0
+        """The time from which ``collect`` packs objects again after a failure (``time.monotonic``). The next run waits
+        for it, so it is not tried after each run."""
 
     @property
     def exists(self) -> bool:
@@ -207,9 +221,8 @@ class PrivateRepository:
         """The files that are left out of those that git lists with the options ``which``. Raises ``TooLarge`` and the
         errors of ``Git.read``."""
         try:
-            async with asyncio.timeout(LIST_SECONDS):
-                listed = await git.read("ls-files", "-t", "-z", *which, "--", ".")
-        except TimeoutError:
+            listed = await git.read("ls-files", "-t", "-z", *which, "--", ".", within=LIST_SECONDS)
+        except TookTooLong:
             raise TooLarge(f"the files in the directory can't be listed within {LIST_SECONDS:g} s.") from None
         return await asyncio.to_thread(self._left_out, listed)
 
@@ -245,36 +258,63 @@ class PrivateRepository:
 
     def is_full(self) -> bool:
         """Whether the repository is larger than ``MOST_STORED``. Blocking."""
-        return sum(size for _, size in self._objects()) > MOST_STORED
+        return sum(self._sizes()) > MOST_STORED
 
-    async def collect(self, git: Git, *, now: bool) -> None:
-        """Removes objects that are no longer in any checkpoint or review, if this is due or ``now`` is set. A failure
-        is logged."""
-        if not now and not await asyncio.to_thread(self._is_due):
-            return
+    async def collect(self, git: Git) -> None:
+        """Removes what git commands that were killed have left, and if it is due, objects that are no longer in any
+        checkpoint or review. A failure is logged. This is the last step of an operation, because git can't be used any
+        more if a command does not end."""
         try:
+            await asyncio.to_thread(self._remove_unfinished)
+            if not await asyncio.to_thread(self._is_due):
+                return
+            seconds = CLEAN_UP_FULL_SECONDS if await asyncio.to_thread(self.is_full) else CLEAN_UP_SECONDS
+            # This comes first, so that the repository stays small even if it takes too long to put the rest into one file.
+            await git.read("prune", "--expire=now", within=seconds)
+            if time.monotonic() < self._packed_from:
+                return
             # This does not search for similar contents, which could take minutes.
-            await git.read("repack", "-a", "-d", "-q", "--window=0", "--depth=0")
-            await git.read("prune", "--expire=now")
+            await git.read("repack", "-a", "-d", "-q", "--window=0", "--depth=0", within=seconds)
             await asyncio.to_thread((self._git_directory / "collected").touch, PRIVATE_FILE)
         except (GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("the private repository of %s was not cleaned up: %s", self._directory, error)
+            self._packed_from = time.monotonic() + COLLECT_SECONDS
+            await asyncio.to_thread(self._remove_unfinished)
 
     def _is_due(self) -> bool:
-        """Whether it is time for ``collect``. Blocking."""
+        """Whether it is time for ``collect`` to remove objects. Blocking. Raises OSError."""
         collected = self._git_directory / "collected"
         try:
             age = time.time() - collected.stat().st_mtime
         except FileNotFoundError:
             collected.touch(PRIVATE_FILE)
             age = 0.0
-        return not 0 <= age < COLLECT_SECONDS or sum(1 for _ in self._objects()) > MOST_LOOSE
+        sizes = self._sizes()
+        return not 0 <= age < COLLECT_SECONDS or len(sizes) > MOST_LOOSE or sum(sizes) > MOST_STORED
 
-    def _objects(self) -> Iterator[tuple[str, int]]:
-        for folder, _, names in os.walk(self._git_directory / "objects"):
-            for name in names:
+    def _sizes(self) -> list[int]:
+        """The sizes of the files with objects, in bytes. Blocking."""
+        sizes = list[int]()
+        for path in self._files():
+            if not _is_unfinished(path):
                 with contextlib.suppress(OSError):
-                    yield name, os.lstat(os.path.join(folder, name)).st_size
+                    sizes.append(os.lstat(path).st_size)
+        return sizes
+
+    def _remove_unfinished(self) -> None:
+        """Removes files that git has not completed. No other git command writes objects meanwhile. Blocking."""
+        for path in filter(_is_unfinished, self._files()):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+    def _files(self) -> Iterator[str]:
+        """The paths of all files with objects. Blocking."""
+        for folder, _, names in os.walk(self._git_directory / "objects"):
+            yield from (os.path.join(folder, name) for name in names)
+
+
+def _is_unfinished(path: str) -> bool:
+    return os.path.basename(path).startswith(UNFINISHED)
 
 
 def _parsed(output: str) -> Iterable[tuple[str, str]]:

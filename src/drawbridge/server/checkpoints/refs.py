@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 from drawbridge.server.checkpoints.commits import message_of
 from drawbridge.server.checkpoints.errors import NoCheckpoint
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.private import PrivateRepository
 
 When: TypeAlias = Literal["before", "after"]
@@ -76,8 +76,6 @@ class Refs:
         kept = {*(f"{self._prefix}/{run}" for run in (latest, *self._active())), *ended[: 0 if is_full else KEPT_RUNS]}
         kept.add(f"{self._prefix}/{REVIEW}")
         await _remove(git, [name for name in names if name.rpartition("/")[0] not in kept])
-        if private is not None:
-            await private.collect(git, now=is_full)
 
     async def remove_all(self, git: Git) -> None:
         """Removes all checkpoints and the review. Raises ``GitFailed`` or ``NoCheckpoint``."""

@@ -11,7 +11,7 @@ from drawbridge.server.checkpoints.changes import RunChanges, changes_between, s
 from drawbridge.server.checkpoints.commits import committed, differences, filtered_of, listed_differences, shown_path
 from drawbridge.server.checkpoints.errors import Changed
 from drawbridge.server.checkpoints.filters import check_read
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.operations import Operations
 from drawbridge.server.checkpoints.refs import Refs
 from drawbridge.server.checkpoints.work_tree import WorkTree

@@ -32,7 +32,8 @@ SIGTERM."""
 
 
 class Shell:
-    """A running shell, in which commands are run one after another."""
+    """A running shell, in which commands are run one after another. After a command that did not end in time, or whose
+    wait was canceled, it runs no other, because the next reply would still be to that command."""
 
     def __init__(
         self, input: asyncio.StreamWriter, output: asyncio.StreamReader, signal: Callable[[int], None]
@@ -42,11 +43,16 @@ class Shell:
         self._input = input
         self._output = output
         self._signal = signal
+        self._owes_reply = False
+        """Whether the reply to a command has not been read yet."""
 
     async def run(self, line: str, seconds: float, what: str, *, terminates: bool = False) -> int:
         """Runs a line. Returns its exit code. ``what``: how an error refers to the line. ``terminates``: whether a
         program that has not ended after ``seconds`` gets SIGTERM and some more time. Raises ``TookTooLong`` if the line
-        does not end in time, ``GitFailed`` if the shell was killed."""
+        does not end in time, ``GitFailed`` if the shell was killed or an earlier line has not ended."""
+        if self._owes_reply:
+            raise GitFailed(f"git was not started for: {what}. An earlier command in the same shell has not ended.")
+        self._owes_reply = True
         try:
             self._input.write(os.fsencode(f"{line}; echo $?\n"))
             code = await self._reply(seconds)
@@ -58,6 +64,7 @@ class Shell:
         program = "a program" if terminates else "git"  # a script also runs programs other than git
         if code is None:
             raise TookTooLong(f"{program} took more than {seconds:g} s for: {what}")
+        self._owes_reply = False
         if not code.strip().isdigit():
             raise GitFailed(f"{program} was killed by a signal during: {what}")
         return int(code)

@@ -15,8 +15,8 @@ from drawbridge.server.checkpoints.commits import Filtered, committed
 from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint, reason_of
 from drawbridge.server.checkpoints.file_versions import Versions
 from drawbridge.server.checkpoints.filters import filtered_entries, filtered_since
-from drawbridge.server.checkpoints.git import Git
-from drawbridge.server.checkpoints.git_settings import Settings
+from drawbridge.server.checkpoints.git.git import Git
+from drawbridge.server.checkpoints.git.settings import Settings
 from drawbridge.server.checkpoints.index_cache import CachedIndex, IndexCache
 from drawbridge.server.checkpoints.operations import Operations
 from drawbridge.server.checkpoints.private import PrivateRepository
@@ -46,12 +46,13 @@ class _Begun(Struct, frozen=True):
 class _Collected(Struct, frozen=True):
     """The files at one moment, in git's index. ``filtered``: the files with a filter; None if git has yet to list them,
     which is possible only if the index is based on ``cached``. ``digest`` and ``ignoring``: as in ``CachedIndex``, None
-    if the index can't be kept for the next checkpoint."""
+    if the index can't be kept for the next checkpoint. ``absent``: as in ``CachedIndex``."""
 
     filtered: Filtered | None
     digest: bytes | None
     ignoring: Versions | None
     cached: CachedIndex | None
+    absent: frozenset[str]
 
 
 class Snapshotter:
@@ -170,42 +171,47 @@ class Snapshotter:
         digest = await self._cache.users_digest(git)
         if cached is not None and cached.is_usable(git, digest):
             # Both are done at the same time, because a run waits for them.
-            is_resumed, listed = await asyncio.gather(
-                self._resume(git),
+            absent, listed = await asyncio.gather(
+                self._resume(git, cached),
                 asyncio.to_thread(list_folders, self._directory, self._begun.untracked.folders),
             )
-            if is_resumed:
+            if absent is not None:
                 untracked = await find_untracked(git, self._directory, listed)
                 self._begun = _Begun(run_id, git.settings, untracked)
                 if untracked.ignoring == cached.ignoring:
                     attributes = self._staging.attributes
                     may_filter = await asyncio.to_thread(attributes.may_filter, git, untracked.folders)
                     filtered = None if may_filter else Filtered(cached.read)
-                    return _Collected(filtered, digest, cached.ignoring, cached)
-        all_filtered = await self._staging.read_all(git, None)
+                    return _Collected(filtered, digest, cached.ignoring, cached, absent)
+        staged = await self._staging.read_all(git, None)
         untracked = await find_untracked(git, self._directory)
         self._begun = _Begun(run_id, git.settings, untracked)
-        return _Collected(all_filtered, digest, untracked.ignoring, None)
+        return _Collected(staged.filtered, digest, untracked.ignoring, None, staged.absent)
 
     async def _collect_after(self, git: Git, run_id: str, cached: CachedIndex | None) -> _Collected:
         """Makes git's index match the files after a run."""
         digest = await self._cache.users_digest(git)
-        if cached is not None and not (cached.is_usable(git, digest) and await self._resume(git)):
-            cached = None
         before, begun = self._refs.name(run_id, "before"), self._begun
-        filtered = await self._staging.read_all(git, before) if cached is None else None
+        filtered: Filtered | None = None
+        absent: frozenset[str] | None = None
+        if cached is not None and cached.is_usable(git, digest):
+            absent = await self._resume(git, cached)
+        if absent is None:
+            cached = None
+            filtered, absent = await self._staging.read_all(git, before)
         untracked = begun.untracked if begun.run_id == run_id else NOTHING
         has_ignored = await self._staging.keep_selection(git, before, untracked)
         is_known = begun.settings == git.settings and not has_ignored
-        return _Collected(filtered, digest, untracked.ignoring if is_known else None, cached)
+        return _Collected(filtered, digest, untracked.ignoring if is_known else None, cached, absent)
 
-    async def _resume(self, git: Git) -> bool:
+    async def _resume(self, git: Git, cached: CachedIndex) -> frozenset[str] | None:
         """Loads the index of the last checkpoint and updates it to the current files. A run usually waits for no other
-        git commands. Returns False if the index can't be loaded."""
+        git commands. Returns what ``Staging.compare_present`` returns; None if the index can't be loaded."""
         if not await self._cache.load(git):
-            return False
+            return None
+        absent = await self._staging.compare_present(git, cached.absent)
         await self._staging.add_changes(git)
-        return True
+        return absent
 
     async def _store(self, git: Git, run_id: str, when: When, files: _Collected) -> None:
         """Stores git's index as a checkpoint."""
@@ -219,7 +225,12 @@ class Snapshotter:
         if when == "after":
             await self._refs.drop_old(git, run_id)
         if files.digest is not None and files.ignoring is not None and not filtered.unread:
-            cached = CachedIndex(git.repository, git.settings, files.digest, files.ignoring, filtered.read)
+            cached = CachedIndex(
+                git.repository, git.settings, files.digest, files.ignoring, filtered.read, files.absent
+            )
             await self._cache.store(git, cached)
         if self._on_stored is not None:
             await self._on_stored(git, run_id, when, commit)
+        if when == "after" and git.repository.private:
+            assert self._private is not None
+            await self._private.collect(git)

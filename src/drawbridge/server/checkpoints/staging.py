@@ -6,18 +6,41 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import shutil
+import time
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import Final, NamedTuple
 
-from drawbridge.server.checkpoints import filters, git_index
+from drawbridge.server.checkpoints import filters
 from drawbridge.server.checkpoints.commits import Filtered, filtered_of, listed_statuses
 from drawbridge.server.checkpoints.errors import GitFailed, damaged_index
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.file_versions import Versions
+from drawbridge.server.checkpoints.git import index as git_index
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.index_cache import INDEX
 from drawbridge.server.checkpoints.private import PrivateRepository, TooLarge
+from drawbridge.server.checkpoints.repository import Repository
 from drawbridge.server.checkpoints.untracked import NOTHING, Untracked
 
 logger = logging.getLogger("drawbridge.server")
+
+CLOCK_NANOSECONDS: Final = 20_000_000
+"""The time of a changed file can be earlier than the clock by this much."""
+
+_LISTED: Final = re.compile(r"(\S) (\d+ [0-9a-f]+ \d)\t([^\0]+)\0  ctime: (\d+):(\d+)\n")
+"""A file in the output of ``ls-files -v -s -z --debug``: its mark, its entry, its path, and the time of its last change
+in seconds and nanoseconds."""
+
+
+class Staged(NamedTuple):
+    """What git's index contains in another form than the work tree. ``filtered``: the files with a filter. ``absent``:
+    the files that are marked skip-worktree and do not exist, as in a sparse checkout. The index contains them as the
+    user's index does."""
+
+    filtered: Filtered
+    absent: frozenset[str]
 
 
 class Staging:
@@ -27,13 +50,21 @@ class Staging:
         self._directory = directory
         self._private = private
         self.attributes = filters.Attributes(directory)
+        self._since = time.time_ns() - CLOCK_NANOSECONDS
+        """The user's index is not trusted for files that were changed after this time, because an agent may have made
+        it: for example, git stores any content for a file with a filter, and with the file's times."""
+        self._settled: Mapping[str, git_index.Recent] = {}
+        """The entries of the user's index for files changed after this time that need not be read again."""
+        self._marked: tuple[tuple[Repository, Versions], git_index.Marked | None] | None = None
+        """The marked files in the user's index, and the version of that index. The files are None if only git can read
+        the index."""
 
-    async def read_all(self, git: Git, since: str | None, *, only_known: bool = False) -> Filtered:
+    async def read_all(self, git: Git, since: str | None, *, only_known: bool = False) -> Staged:
         """Makes git's index match the work tree, beginning with the user's index (in a private repository, with the
         index of the last checkpoint). ``since``: the checkpoint that the work tree will be compared with. Files with a
         filter are read unless they were not read for that checkpoint. If ``since`` is None, only the smallest files
-        with a filter are read. ``only_known``: as in ``add_changes``. Returns the files with a filter. Raises
-        ``GitFailed``, ``NoCheckpoint`` or OSError."""
+        with a filter are read. ``only_known``: as in ``add_changes``. Raises ``GitFailed``, ``NoCheckpoint`` or
+        OSError."""
         first = git.repository.own / (INDEX if git.repository.private else "index")
         if await asyncio.to_thread(git_index.is_damaged, first, git.settings.id_bytes):
             if not git.repository.private:
@@ -54,9 +85,18 @@ class Staging:
         if git.repository.private:
             assert self._private is not None
             await self._private.forget_ignored(git)
+        marked = git_index.Marked() if git.repository.private else await self._marked_in(git, version)
+        await git.update("--no-assume-unchanged", marked.assumed)
+        absent = await self.compare_present(git, marked.skipped)
         await self._forget_repositories(git)
-        may_filter = await asyncio.to_thread(self.attributes.may_filter_known, git, version)
-        known = await filters.filtered_entries(git) if may_filter else {}
+        named = await asyncio.to_thread(self.attributes.named_in_lists, git, version)
+        known = await filters.filtered_entries(git) if filters.FILTER in named else {}
+        recent = {path: found for path, found in marked.recent.items() if self._settled.get(path) != found}
+        again = {path: found.entry for path, found in recent.items()}
+        if filters.IDENT in named and not git.repository.private:
+            again |= await self._with_ident(git)
+        trusted = known.keys() | absent
+        await self._read_again(git, {path: again[path] for path in again.keys() - trusted})
         if since is None:
             read = await asyncio.to_thread(filters.smallest, self._directory, known)
         else:
@@ -64,11 +104,95 @@ class Staging:
             read = (frozenset(known) | earlier.read) - earlier.unread
         await git.update("--force-remove", read)
         await self.add_changes(git, only_known=only_known)
+        if recent:
+            await asyncio.to_thread(self._settle, git, marked.recent, trusted)
         if known.keys() <= read:
-            return Filtered(read)
+            return Staged(Filtered(read), absent)
         now = await filters.filtered_entries(git)
         unread = frozenset(path for path, entry in known.items() if path not in read and now.get(path) == entry)
-        return Filtered(read, unread)
+        return Staged(Filtered(read, unread), absent)
+
+    async def _marked_in(self, git: Git, version: Versions) -> git_index.Marked:
+        """The marked files of the project in git's index, a copy of the user's. ``version``: that of the user's index
+        before it was copied. Raises ``GitFailed`` or ``NoCheckpoint``."""
+        if self._marked is None or self._marked[0] != (git.repository, version):
+            found = await asyncio.to_thread(self._read_marked, git)
+            self._marked = (git.repository, version), found
+        marked = self._marked[1]
+        return await self._listed_marked(git) if marked is None else marked
+
+    def _read_marked(self, git: Git) -> git_index.Marked | None:
+        """Like ``_marked_in``, without git; None if only git can read the index. Blocking."""
+        found = git_index.marked(git.index, git.settings.id_bytes, self._since)
+        return None if found is None else found.below(git.repository.prefix(self._directory))
+
+    async def _listed_marked(self, git: Git) -> git_index.Marked:
+        """Like ``_marked_in``, as git lists the files."""
+        listed = _LISTED.findall(await git.read("ls-files", "-v", "-s", "-z", "--debug"))
+        return git_index.Marked(
+            frozenset(path for mark, _, path, _, _ in listed if mark.islower()),
+            frozenset(path for mark, _, path, _, _ in listed if mark in "Ss"),
+            {
+                path: git_index.Recent(entry, changed)
+                for _, entry, path, seconds, rest in listed
+                if entry.endswith(" 0") and (changed := int(seconds) * git_index.SECOND + int(rest)) >= self._since
+            },
+        )
+
+    async def compare_present(self, git: Git, skipped: Collection[str]) -> frozenset[str]:
+        """Makes git compare those of the files ``skipped`` that exist with its index, in which they are marked
+        skip-worktree. Returns the others, which a sparse checkout has left out of the work tree. Raises ``GitFailed``
+        or ``NoCheckpoint``."""
+        present = await asyncio.to_thread(self._present, skipped) if skipped else frozenset[str]()
+        await git.update("--no-skip-worktree", present)
+        return frozenset(skipped) - present
+
+    def _present(self, paths: Iterable[str]) -> frozenset[str]:
+        """Those of the paths that exist. Blocking."""
+        folders: dict[str, bool] = {}
+        """Whether each directory exists. A sparse checkout may leave out many files of the same directory."""
+        found = set[str]()
+        for path in paths:
+            folder = path.rpartition("/")[0]
+            if folder not in folders:
+                folders[folder] = (self._directory / folder).is_dir()
+            if folders[folder] and os.path.lexists(self._directory / path):
+                found.add(path)
+        return frozenset(found)
+
+    async def _with_ident(self, git: Git) -> dict[str, str]:
+        """The entries of the files with the ``ident`` attribute, as in ``filters.entries``. The user's index does not
+        contain the text that git has written into them. Raises ``GitFailed``, ``NoCheckpoint`` or OSError."""
+        async with git.with_ident():
+            return filters.entries(await git.read("ls-files", "-s", "-z", "--", ":(attr:ident)."))
+
+    async def _read_again(self, git: Git, found: Mapping[str, str]) -> None:
+        """Makes git read these files even if its index contains their times. ``found``: their entries, as in
+        ``filters.entries``. Raises ``GitFailed`` or ``NoCheckpoint``."""
+        files = {
+            path: entry
+            for path, entry in found.items()
+            if entry.endswith(" 0") and not entry.startswith(f"{git_index.GITLINK:o} ")
+        }
+        if files:
+            prefix = await git.prefix()
+            # An entry that is set in this way has no times, so git can't recognize the file as unchanged.
+            lines = (f"{entry}\t{prefix}{path}\0" for path, entry in files.items())
+            await git.read("update-index", "-z", "--index-info", stdin="".join(lines))
+
+    def _settle(self, git: Git, recent: Mapping[str, git_index.Recent], trusted: Collection[str]) -> None:
+        """Remembers which of the entries ``recent`` of the user's index are correct, so that the files are not read again
+        for each operation. git's index now contains what git has read. ``trusted``: the files that were not read.
+        Blocking."""
+        now = self._read_marked(git)
+        if now is not None:
+            self._settled = {
+                path: found
+                for path, found in recent.items()
+                # With another time, git would read the file anyway, and no file will have this time again.
+                if path not in trusted
+                and ((new := now.recent.get(path)) in (None, found) or new.changed != found.changed)
+            }
 
     async def _forget_repositories(self, git: Git) -> None:
         """Removes nested repositories from git's index. Otherwise, git would check whether they have changed, and read

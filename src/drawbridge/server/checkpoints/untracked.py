@@ -11,9 +11,9 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from drawbridge.server.checkpoints import git_index
 from drawbridge.server.checkpoints.file_versions import Versions, versions
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git import index as git_index
+from drawbridge.server.checkpoints.git.git import Git
 
 LONGEST_FOLDERS: Final = git_index.LARGEST_INDEX
 """The maximum total length of the paths of the directories that contain tracked files, in characters."""

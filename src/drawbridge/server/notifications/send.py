@@ -1,8 +1,8 @@
 """Sends notifications: by Web Push to the browsers that subscribed, and to the owner's webhook.
 
-Notifications are sent one after another in each of two threads: one for the webhook, one for the browsers, so that a
-push service that does not answer does not delay the webhook. A failed notification is retried at most twice, if that
-may help. If too many are waiting, further ones are dropped and logged.
+The webhook and each device with browsers have their own thread, so that a service that does not answer delays only the
+other browsers of the same device. A failed notification is retried at most twice, if that may help. Meanwhile, its
+thread sends to the device's other browsers. If too many are waiting, further ones are dropped and logged.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import asyncio
 import contextlib
 import logging
 import math
-import queue
 import threading
 import time
 import urllib.error
 import urllib.request
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from http.client import HTTPException
@@ -45,7 +45,7 @@ the checkpoint after the run."""
 
 TIMEOUT: Final = 10.0
 WAITING: Final = 100
-"""The maximum number of notifications that wait for each thread."""
+"""The maximum number of notifications that wait for each recipient."""
 
 TEST_SECONDS: Final = 15.0
 """The maximum number of seconds that a user waits for the result of a test."""
@@ -73,38 +73,72 @@ class Failed(Exception):
         self.status = status
 
 
+class _Line:
+    """The notifications that wait for one recipient, in order, each with its description for the log. ``due``: when the
+    first may be sent, on the monotonic clock. ``failed``: how many tries to send it have failed."""
+
+    def __init__(self) -> None:
+        self.due = time.monotonic()
+        self.failed = 0
+        self.waiting: deque[tuple[str, Callable[[], None]]] = deque()
+
+    def hold(self, seconds: float) -> None:
+        """Delays the first notification, which could not be sent."""
+        self.due = time.monotonic() + seconds
+        self.failed += 1
+
+    def drop(self) -> None:
+        """Removes the first notification, which was sent or will not be sent."""
+        self.due = time.monotonic()
+        self.failed = 0
+        self.waiting.popleft()
+
+
 class Sender:
-    """A thread with a queue of notifications to send."""
+    """A thread that sends notifications, one at a time. A recipient gets them in order. While one waits for its next
+    try, the other recipients get theirs."""
 
     def __init__(self, pauses: tuple[float, ...] = PAUSES) -> None:
         self._pauses = pauses
-        self._tasks: queue.Queue[tuple[str, Callable[[], None]] | None] = queue.Queue(WAITING)
-        self._ended = threading.Event()
+        self._lines: dict[str, _Line] = {}
+        """The recipients for which notifications wait."""
+        self._changed = threading.Condition()
+        """Protects ``_lines`` and ``_is_ended``, and is notified of their changes."""
+        self._is_ended = False
         self._thread: threading.Thread | None = None
 
-    def do(self, what: str, send: Callable[[], None]) -> bool:
-        """Queues a call to ``send``, which raises ``Failed`` if it fails. If ``WAITING`` others are queued, drops the
-        call and logs that. Returns whether it was queued. Never blocks. ``what``: the recipient, for the log. It must
-        not contain secrets."""
+    def do(self, to: str, what: str, send: Callable[[], None]) -> bool:
+        """Queues a call to ``send``, which raises ``Failed`` if it fails. If ``WAITING`` others wait for the same
+        recipient ``to``, or the thread can't be started, drops the call and logs that. Returns whether it was queued.
+        Never waits for a service. ``what``: the recipient, for the log. It must not contain secrets."""
         if self._thread is None:
             # This is not a thread of the event loop's executor, because the server waits for such threads when it ends.
-            self._thread = threading.Thread(target=self._work, name="notices", daemon=True)
-            self._thread.start()
-        try:
-            self._tasks.put_nowait((what, send))
-        except queue.Full:
+            thread = threading.Thread(target=self._work, name="notices", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                # The system's limit of threads is reached. Devices that already have a thread are still notified.
+                logger.error("%s was not notified: %s", what, error)
+                return False
+            self._thread = thread
+        with self._changed:
+            line = self._lines.setdefault(to, _Line())
+            is_full = len(line.waiting) >= WAITING
+            if not is_full:
+                line.waiting.append((what, send))
+                self._changed.notify()
+        if is_full:
             logger.error(
                 "%s was not notified: too many notifications are waiting for a service that is slow or unreachable",
                 what,
             )
-            return False
-        return True
+        return not is_full
 
     def end(self) -> None:
         """Drops the queued notifications. A request in progress is not interrupted."""
-        self._ended.set()
-        with contextlib.suppress(queue.Full):
-            self._tasks.put_nowait(None)
+        with self._changed:
+            self._is_ended = True
+            self._changed.notify()
 
     def join(self, seconds: float) -> None:
         """Waits until the thread has ended, at most this many seconds."""
@@ -112,28 +146,46 @@ class Sender:
             self._thread.join(seconds)
 
     def _work(self) -> None:
-        while not self._ended.is_set():
-            task = self._tasks.get()
-            if task is not None:
-                self._try(*task)
+        while (to := self._next()) is not None:
+            self._try(to)
 
-    def _try(self, what: str, send: Callable[[], None]) -> None:
-        for pause in (*self._pauses, None):
-            try:
-                return send()
-            except Failed as error:
-                if pause is None or not error.again:
-                    return logger.error("%s was not notified: %s", what, error)
-            except Exception:
-                return logger.exception("internal error: %s was not notified", what)
-            if self._ended.wait(pause):
-                return None
+    def _next(self) -> str | None:
+        """Waits until a notification may be sent. Returns its recipient; None after the end."""
+        with self._changed:
+            while not self._is_ended:
+                to = min(self._lines, key=lambda one: self._lines[one].due, default=None)
+                seconds = self._lines[to].due - time.monotonic() if to is not None else None
+                if seconds is not None and seconds <= 0:
+                    return to
+                self._changed.wait(seconds)
         return None
+
+    def _try(self, to: str) -> None:
+        """Sends the recipient's first notification. If that fails and a retry may help, the notification waits."""
+        line = self._lines[to]  # only this thread removes it
+        what, send = line.waiting[0]
+        pause: float | None = None
+        try:
+            send()
+        except Failed as error:
+            pause = self._pauses[line.failed] if error.again and line.failed < len(self._pauses) else None
+            if pause is None:
+                logger.error("%s was not notified: %s", what, error)
+        except Exception:
+            logger.exception("internal error: %s was not notified", what)
+        with self._changed:
+            if pause is not None:
+                line.hold(pause)
+                return
+            line.drop()
+            if not line.waiting:
+                del self._lines[to]
 
 
 class Notifier:
     """Notifies users about approval requests and the ends of runs, with the changes to review. ``public`` and ``host``:
-    names of this machine, for the contact address that push services receive.
+    names of this machine, for the contact address that push services receive. ``new_sender`` makes the sender for a
+    device.
     """
 
     def __init__(
@@ -145,7 +197,7 @@ class Notifier:
         public: Sequence[str],
         host: str,
         sender: Sender | None = None,
-        push_sender: Sender | None = None,
+        new_sender: Callable[[], Sender] = Sender,
         patience: float = PATIENCE,
         review_seconds: float = REVIEW_SECONDS,
     ) -> None:
@@ -156,7 +208,10 @@ class Notifier:
         self._contact = contact(public, host)
         self._public = tuple(public)
         self._sender = sender or Sender()
-        self._push_sender = push_sender or Sender()
+        self._new_sender = new_sender
+        self._push_senders: dict[str | None, Sender] = {}
+        """The senders to the browsers of each device. The key None is the owner's."""
+        self._is_ended = False
         self._patience = patience
         self._review_seconds = review_seconds
         self._tokens = AnswerTokens()
@@ -222,10 +277,22 @@ class Notifier:
 
     def _notify(self, notification: Notice, directory: Path) -> None:
         self._questions.pop(notification.approval_id, None)
+        if self._is_ended:
+            return
         if self._webhook:
-            self._sender.do("the webhook", partial(post, self._webhook, *webhook_request(notification)))
+            send = partial(post, self._webhook, *webhook_request(notification))
+            self._sender.do(self._webhook, "the webhook", send)
         for browser in self._wanting(directory):
-            self._push_sender.do(f"a browser through {browser.service}", partial(self._push, browser, notification))
+            self._do(browser, partial(self._push, browser, notification, directory))
+
+    def _do(self, browser: Subscription, send: Callable[[], None]) -> bool:
+        """Queues a call to ``send`` in the thread of the browser's device, so that services that do not answer can't
+        delay other devices: any device may subscribe with addresses of such services. Returns whether it was queued."""
+        sender = self._push_senders.get(browser.device_id)
+        if sender is None:
+            sender = self._new_sender()
+            self._push_senders[browser.device_id] = sender
+        return sender.do(browser.endpoint, f"a browser through {browser.service}", send)
 
     async def test(self, browser: Subscription) -> str | None:
         """Sends a test notification, without retries. Returns the problem, as a human-readable sentence; None if the
@@ -251,7 +318,7 @@ class Notifier:
                 loop.call_soon_threadsafe(report, problem)
 
         try:
-            if not self._push_sender.do(f"a browser through {browser.service}", send):
+            if not self._do(browser, send):
                 return "Too many notifications are waiting for push services that are slow or unreachable. Try again later."
             return await asyncio.wait_for(result, TEST_SECONDS)
         except TimeoutError:
@@ -299,17 +366,22 @@ class Notifier:
         ]
 
     def end(self) -> None:
+        self._is_ended = True
         for later in self._questions.values():
             later.cancel()
         for later, _ in self._ends.values():
             later.cancel()
         self._sender.end()
-        self._push_sender.end()
+        for sender in self._push_senders.values():
+            sender.end()
 
     def _wanting(self, directory: Path) -> Iterator[Subscription]:
         """The owner's subscriptions, and the subscriptions of devices with a valid token that may see the project in
         ``directory``."""
-        return (one for one in self.subscriptions if one.device_id is None or self._sees(one.device_id, directory))
+        return (one for one in self.subscriptions if self._wants(one, directory))
+
+    def _wants(self, browser: Subscription, directory: Path) -> bool:
+        return browser.device_id is None or self._sees(browser.device_id, directory)
 
     def _sees(self, device_id: str, directory: Path) -> bool:
         identity = self._devices.identity_of(device_id)
@@ -321,8 +393,15 @@ class Notifier:
         identity = self._devices.identity_of(device_id)
         return identity is not None and identity.may(DECIDES)
 
-    def _push(self, to: Subscription, notification: Notice) -> None:
-        """Sends one push, in the sender's thread. Raises the errors of ``_post``."""
+    def _push(self, browser: Subscription, notification: Notice, directory: Path) -> None:
+        """Sends one push, in the sender's thread, unless the browser has unsubscribed or its device has lost access
+        since the push was queued: behind a service that fails, a push may wait for an hour. Raises the errors of
+        ``_post``.
+        """
+        own = (browser.endpoint, browser.device_id)
+        to = next((one for one in self.subscriptions if (one.endpoint, one.device_id) == own), None)
+        if to is None or not self._wants(to, directory):
+            return
         try:
             self._post(to, notification)
         except Failed as error:

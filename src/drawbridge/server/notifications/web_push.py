@@ -1,7 +1,7 @@
 """Web Push: the browsers that have subscribed, the server's key, and the request that sends one push.
 
-The subscriptions and the key are in ``push.json`` (0600) in the data directory. A push is encrypted for one browser
-(RFC 8291), and this server signs the request for it (RFC 8292).
+The subscriptions and the key are in ``push.json`` (0600) in the data directory. A subscription ends with the token with
+which it was made. A push is encrypted for one browser (RFC 8291), and this server signs the request for it (RFC 8292).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from msgspec import Struct
 from py_vapid import Vapid02
 
+from drawbridge.core.errors import NotPrivate
 from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import write_private
 from drawbridge.server.auth.scopes import Identity
@@ -78,18 +79,27 @@ class Subscription(Struct, frozen=True):
 
 
 class _File(Struct):
+    """The contents of the file. ``owner``: the hash of the token with which the owner's subscriptions were made;
+    empty if the file is from an earlier version."""
+
     private_key: str = ""
     subscriptions: list[Subscription] = []
+    owner: str = ""
 
 
 class Subscriptions:
     """The subscriptions of a server. Thread-safe."""
 
-    def __init__(self, directory: Path, services: tuple[str, ...] = SERVICES) -> None:
+    def __init__(self, directory: Path, owner: str | None = None, services: tuple[str, ...] = SERVICES) -> None:
+        """``owner``: the hash of the owner's token. If the owner's subscriptions were made with another token, they are
+        removed. None if the server does not require tokens: it keeps the subscriptions.
+        """
         self._path = directory / FILE
         self._services = services
         self._lock = threading.Lock()
         self._file = self._read()
+        if owner is not None and owner != self._file.owner:
+            self._owner_changed(owner)
 
     def __iter__(self) -> Iterator[Subscription]:
         return iter(list(self._file.subscriptions))
@@ -148,6 +158,21 @@ class Subscriptions:
             if len(kept) < len(self._file.subscriptions):
                 self._write(msgspec.structs.replace(self._file, subscriptions=kept))
 
+    def _owner_changed(self, owner: str) -> None:
+        """Stores the hash of the owner's token. Removes the subscriptions that were made with the previous token. An
+        earlier version did not store the hash, so its subscriptions are kept."""
+        old = self._file.subscriptions
+        kept = [one for one in old if one.device_id is not None] if self._file.owner else old
+        self._file = msgspec.structs.replace(self._file, subscriptions=kept, owner=owner)
+        if len(kept) < len(old):
+            logger.info("removed the subscriptions of browsers that signed in with the owner's previous token")
+        if old:
+            try:
+                self._write(self._file)
+            except NotPrivate as error:
+                # The next start tries again. A full disk must not keep the server from starting.
+                logger.error("the browsers' subscriptions could not be stored: %s", error)
+
     def _checked(self, new: Subscription) -> Subscription:
         """Checks a subscription. Returns it with the endpoint to post to. Raises ``ClientError``."""
         endpoint = self._posted_to(new.endpoint)
@@ -186,7 +211,8 @@ class Subscriptions:
             return _File(subscriptions=[])
 
     def _write(self, file: _File) -> None:
-        write_private(str(self._path), msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n")
+        data = msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n"
+        write_private(str(self._path), data, synced=True)
         self._file = file
 
 

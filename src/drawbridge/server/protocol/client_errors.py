@@ -227,9 +227,8 @@ def shutting_down() -> ClientError:
 
 def internal_error() -> ClientError:
     """The error for a fault of the server itself, which was logged under the request's correlation id."""
-    return ClientError(
-        "INTERNAL_ERROR", "Internal server error. The server's log has the details under the correlation ID."
-    )
+    text = "The request failed: internal server error. The server's log has the details under the correlation ID."
+    return ClientError("INTERNAL_ERROR", text)
 
 
 def not_written(error: DrawbridgeError) -> ClientError:

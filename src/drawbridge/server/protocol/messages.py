@@ -521,7 +521,7 @@ class RunReverted(Struct, frozen=True, omit_defaults=True):
 class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A user decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with
     these hunks; ``left``: the number of hunks that still wait for a decision. ``by`` null: nobody has made a decision
-    in Drawbridge, but there are no undecided changes left. ``interrupted``: the server was killed before it could
+    in Drawbridge, but there are no undecided changes left. ``interrupted``: the server ended before it could
     record or finish this, and has done so after its restart.
 
     ``paths``: the files with these hunks, at most 20; none in records of earlier versions. ``diff``: what an undo or an

@@ -467,7 +467,8 @@ class FileChanges(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class DeviceInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A device. ``state``: the state of its token. ``mine``: the request came from this device. ``connected``: it is
-    connected now.
+    connected now. ``made_by``: the id of the device, or the fingerprint of the SSH key, that paired it; missing if the
+    owner added it.
     """
 
     id: str
@@ -480,6 +481,7 @@ class DeviceInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     projects: tuple[str, ...] | None = None
     connected: bool = False
     mine: bool = False
+    made_by: str | None = None
 
 
 class DeviceList(Struct, frozen=True):

@@ -59,7 +59,8 @@ class Hunk(Struct, frozen=True):
     """A part of a change that is kept, undone or edited as a whole.
 
     ``kind``: some lines, the whole file (it was added or deleted, or its lines can't be compared), its mode, or its
-    name. ``span``: its lines in both versions, 0-based (none for a mode or a name). The id does not depend on it.
+    name. ``span``: its lines in both versions, 0-based (none for a mode or a name). The id does not depend on it, but on
+    the hunk's ``traits``.
     """
 
     id: str
@@ -145,15 +146,11 @@ def changed(
         span = Span(0, len(_lines(old)), 0, len(_lines(new)))
         return FileChange(path, old, new, (Hunk(id, "file", span),))
     old_lines, new_lines = old.lines, new.lines
-    found: list[Hunk] = []
-    equal: dict[tuple[str, str], int] = {}
-    for span in differences.diff(old_lines, new_lines):
-        sides = "".join(old_lines[span.old_start : span.old_end]), "".join(new_lines[span.new_start : span.new_end])
-        count = equal.get(sides, 0)
-        while (id := _id(named, "lines", *sides, str(count))) in decided:
-            count += 1
-        equal[sides] = count + 1
-        found.append(Hunk(id, "lines", span))
+    spans = differences.diff(old_lines, new_lines)
+    traits = differences.traits(old_lines, new_lines, spans)
+    found = (
+        Hunk(_new_id(decided, named, "lines", *parts), "lines", span) for span, parts in zip(spans, traits, strict=True)
+    )
     return FileChange(path, old, new, (*found, *_mode_hunk(named, old, new, decided)))
 
 
@@ -348,7 +345,7 @@ def _mode_hunk(path: str, old: Version, new: Version, decided: Collection[str]) 
 
 
 def _new_id(decided: Collection[str], *parts: str) -> str:
-    """The id for a hunk that is the only one of its kind in its file. It is not in ``decided``."""
+    """The id for the only hunk of its file with these ``parts``. It is not in ``decided``."""
     count = 0
     while (id := _id(*parts, *([str(count)] if count else []))) in decided:
         count += 1

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.events import Audited, CommentedOnReview, ReviewComment, ReviewCommented, Submission
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.answers import Answer

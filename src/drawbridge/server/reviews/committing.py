@@ -14,17 +14,18 @@ import os
 import re
 import shlex
 import shutil
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from drawbridge.server.checkpoints import git_index
 from drawbridge.server.checkpoints.commits import PATCH, differences, filtered_of, message_of, shown_path, tree_of
 from drawbridge.server.checkpoints.errors import GitFailed, damaged_index
-from drawbridge.server.checkpoints.git import Git
-from drawbridge.server.checkpoints.repository import head_commit
+from drawbridge.server.checkpoints.git import index as git_index
+from drawbridge.server.checkpoints.git.git import Git
+from drawbridge.server.checkpoints.repository import Repository, head_commit
 from drawbridge.server.reviews.change_set import Overlapping, Version, merged, same
 from drawbridge.server.reviews.contents import Entry, loaded_texts, put, tree_with, version_of, with_contents
 from drawbridge.server.reviews.intents import Attempt, Verdict
@@ -226,7 +227,8 @@ async def finished(git: Git, attempt: Attempt, check_at_rest: Callable[[], None]
     code, tip, _ = await git.run("rev-parse", "--verify", "--quiet", f"{attempt.ref}^{{commit}}")
     tip = "" if code else tip.strip()
     commit = "" if tip in ("", attempt.parent) else await _commit_of(git, attempt, tip)
-    await asyncio.to_thread(_unlock, git.repository.own / "index", attempt.lock, is_made=bool(commit))
+    index, id_bytes = git.repository.own / "index", git.settings.id_bytes
+    await asyncio.to_thread(_unlock, index, attempt.lock, id_bytes, is_made=bool(commit))
     if commit:
         return Verdict("done", commit=commit)
     if tip in ("", attempt.parent):
@@ -238,6 +240,15 @@ async def finished(git: Git, attempt: Attempt, check_at_rest: Callable[[], None]
                 return Verdict("unknown")  # the new branch still exists
         return Verdict("not_done")
     return Verdict("unknown")
+
+
+def unlock_unmoved(repository: Repository, attempt: Attempt) -> None:
+    """Unlocks git's index after a commit was canceled and all its processes have ended, unless HEAD may have moved. The
+    index is then completed by ``finished``. A failure leaves the lock to ``finished``, too. Blocking."""
+    lock = _lock_of(repository.own / "index")
+    with contextlib.suppress(OSError):
+        if head_commit(repository) == attempt.parent and _is_locked(lock, attempt.lock):
+            lock.unlink()
 
 
 async def _commit_of(git: Git, attempt: Attempt, tip: str) -> str:
@@ -334,26 +345,34 @@ async def _merged(git: Git, entries: Mapping[str, tuple[Entry, Entry, Entry]]) -
 
 
 class _Lock:
-    """The file that locks git's index during a commit. ``made``: its device and inode."""
+    """The file that locks git's index during a commit."""
 
-    def __init__(self, path: Path, made: tuple[int, int]) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._made = made
+        self._made: tuple[int, int] | None = None
+        """Its device and inode; None if it was not created."""
         self._is_kept = False
+        self._changing = threading.Lock()
+
+    def create(self) -> None:
+        """Creates the file. Blocking. Raises OSError."""
+        with self._changing:
+            self._made = _create(self.path)
 
     @contextlib.contextmanager
     def kept_if_killed(self) -> Iterator[None]:
-        """If git is killed in the context, the file stays, because it may be the only copy of the new index.
-        ``finished`` then needs it."""
+        """If git is killed in the context, even by a cancellation, the file stays, because it may be the only copy of the
+        new index. ``finished`` or ``unlock_unmoved`` then removes it."""
         try:
             yield
-        except GitFailed:
+        except (GitFailed, asyncio.CancelledError):
             self._is_kept = True
             raise
 
     def remove(self) -> None:
-        """Removes the file, unless it is kept, or another file has its name now. Blocking."""
-        with contextlib.suppress(OSError):
+        """Removes the file, unless it is kept, or another file has its name now. If it is still being created because
+        only the wait for that was canceled, waits first. Blocking."""
+        with self._changing, contextlib.suppress(OSError):
             found = self.path.lstat()
             if not self._is_kept and (found.st_dev, found.st_ino) == self._made:
                 self.path.unlink()
@@ -364,12 +383,13 @@ async def _locked(git: Git, index: Path) -> AsyncIterator[_Lock]:
     """Locks the user's index as git does. The lock file is removed at the end unless it has become the index, or is
     kept. Raises ``Blocked`` if the index is already locked, or ``GitFailed``."""
     path = _lock_of(index)
+    lock = _Lock(path)
     try:
-        lock = _Lock(path, await asyncio.to_thread(_create, path))
-    except FileExistsError:
-        text = "another git command is running in the repository, or was killed (index.lock exists). If none is running"
-        raise Blocked("locked", f"{text}, delete {path}") from None
-    try:
+        try:
+            await asyncio.to_thread(lock.create)
+        except FileExistsError:
+            text = "another git command is running in the repository, or was killed (index.lock exists). If none is"
+            raise Blocked("locked", f"{text} running, delete {path}") from None
         await git.remove_at_end(path)  # the lock file is removed even if the server is killed
         yield lock
         await git.remove_at_end(None)
@@ -397,13 +417,15 @@ def _is_locked(lock: Path, made: tuple[int, int] | None) -> bool:
         return False
 
 
-def _unlock(index: Path, made: tuple[int, int] | None, *, is_made: bool) -> None:
+def _unlock(index: Path, made: tuple[int, int] | None, id_bytes: int, *, is_made: bool) -> None:
     """Completes what the script would have done with the lock file of a commit, if it still exists. While it did, no git
-    command could change the index. ``made``: as in ``Attempt.lock``. Blocking. Raises OSError."""
+    command could change the index. ``made``: as in ``Attempt.lock``; ``id_bytes``: as in ``git_index.read``. Blocking.
+    Raises OSError."""
     lock = _lock_of(index)
     if not _is_locked(lock, made):
         return
-    if is_made:
+    # A file that did not reach the disk before a power failure is empty. The index is then left as it is.
+    if is_made and not git_index.is_damaged(lock, id_bytes):
         lock.replace(index)
     else:
         lock.unlink()
@@ -445,6 +467,7 @@ async def _prepare_index(
     wanted = {path: (old, staged.get(path, none), made) for path, (old, made) in now.items()}
     changes = await _merged(git, wanted)
     await put(git, changes, own)
+    await _mark(git, known.marked, changes, own)
     after = (
         item.partition("\t") for item in (await git.read("ls-files", "-s", "-z", environment=own)).split("\0") if item
     )
@@ -455,13 +478,25 @@ async def _prepare_index(
     await asyncio.to_thread(_fill, copy, lock)
 
 
+async def _mark(
+    git: Git, marked: git_index.Marked, changes: Mapping[str, Version | None], index: Mapping[str, str]
+) -> None:
+    """Marks the files of ``changes`` in the index that the environment ``index`` names as they were marked in the user's
+    index, because changed entries have lost their marks. Raises ``GitFailed``."""
+    marked = marked.below(await git.prefix())
+    for flag, paths in (("--assume-unchanged", marked.assumed), ("--skip-worktree", marked.skipped)):
+        await git.update(flag, (path for path in paths if changes.get(path) is not None), index)
+
+
 def _fill(copy: Path, lock: Path) -> None:
-    """Copies the index with its permissions and its modification time, which git uses to recognize unchanged files.
-    Blocking."""
+    """Copies the index with its permissions and its modification time, which git uses to recognize unchanged files. The
+    copy is on the disk before the commit is, because the commit needs it, even after a power failure. Blocking."""
     shutil.copyfile(copy, lock)
     shutil.copymode(copy, lock)
     times = copy.stat()
     os.utime(lock, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with lock.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 async def _run(git: Git, lock: Path, head: Head, tree: str, message: str, branch: str | None) -> tuple[int, str]:

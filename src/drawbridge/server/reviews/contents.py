@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from drawbridge.server.checkpoints.errors import GitFailed
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.new_objects import NewObjects
 from drawbridge.server.reviews.change_set import REGULAR, Version
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from drawbridge.server.checkpoints.commits import differences, tree_of
-from drawbridge.server.checkpoints.git import Git
-from drawbridge.server.checkpoints.git_program import LARGEST_OUTPUT
+from drawbridge.server.checkpoints.git.git import Git
+from drawbridge.server.checkpoints.git.program import LARGEST_OUTPUT
 from drawbridge.server.checkpoints.work_tree import WorkTree
 from drawbridge.server.reviews.change_set import REGULAR
 from drawbridge.server.reviews.contents import tree_with, version_of

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.server.checkpoints.commits import shown_path
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.events import ReviewComment
 from drawbridge.server.reviews.change_set import FileChange, Hunk, lines_of
 from drawbridge.server.reviews.comments import Range, followed, meet, touching

@@ -55,6 +55,8 @@ MISSING: Final = (
 LONGEST_OUTPUT: Final = 10_000
 """The maximum length of the output of git and its hooks that clients receive, in characters."""
 
+TRY_AGAIN: Final = "Read git's output, fix the cause, and try again."
+
 ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 """Matches escape sequences for a terminal, such as colors."""
 
@@ -155,7 +157,7 @@ def not_committed(error: NothingToCommit | Blocked | BadBranch | Refused) -> Cli
             code = "BRANCH_EXISTS" if error.exists else "VALIDATION_FAILED"
             return ClientError(code, str(error), field="data.branch")
         case Refused():
-            text = "The commit failed: git or one of its hooks refused it, or it took too long."
+            text = f"The commit failed: git or one of its hooks refused it, or it took too long. {TRY_AGAIN}"
             return ClientError(
                 "COMMIT_FAILED", text, details={"output": shown_output(error.output), "code": error.code}
             )
@@ -170,14 +172,14 @@ def shown_output(output: str) -> str:
 def not_pushed(error: CannotPush | NotPushed) -> ClientError:
     match error:
         case CannotPush():
-            text = f"Nothing can be pushed: {error}."
+            text = f"The branch can't be pushed: {error}."
             if error.reason == "program":
                 text = f"No pull request can be created: {error}. Nothing was pushed."
             if error.reason == "moved":
                 text += " Read the review again."
             return ClientError("PUSH_BLOCKED", text, details={"reason": error.reason})
         case NotPushed():
-            text = "The push failed: git, one of its hooks or the remote refused it, or it took too long."
+            text = f"The push failed: git, one of its hooks or the remote refused it, or it took too long. {TRY_AGAIN}"
             return ClientError("PUSH_FAILED", text, details={"output": shown_output(error.output), "code": error.code})
 
 
@@ -185,7 +187,7 @@ def push_offer(found: Target | CannotPush) -> replies.PushOffer | None:
     """The offer to push, as clients see it; None without a git work tree, a remote, or a branch with commits."""
     match found:
         case CannotPush(reason="remote"):
-            return replies.PushOffer(problem=f"Nothing can be pushed: {found}.")
+            return replies.PushOffer(problem=f"The branch can't be pushed: {found}.")
         case CannotPush():
             return None
         case Target():

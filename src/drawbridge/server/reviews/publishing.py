@@ -9,14 +9,21 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.events import Audited, CommittedFromReview, Event, Recorded, ReviewCommitted, ReviewPushed
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import no_project
 from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import CommitOffer, PushOffer
-from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused, author_of
+from drawbridge.server.reviews.committing import (
+    BadBranch,
+    Blocked,
+    NothingToCommit,
+    Refused,
+    author_of,
+    unlock_unmoved,
+)
 from drawbridge.server.reviews.intents import Attempt, CommitIntent
 from drawbridge.server.reviews.messages import (
     LISTED_FILES,
@@ -128,8 +135,10 @@ class Publishing:
         same time. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError without changing anything, except
         for what a hook itself has changed."""
         store = self._store(session)
+        attempts: list[Attempt] = []
 
         async def begin(attempt: Attempt) -> None:
+            attempts.append(attempt)
             about = origin(session, store.last_seq, sender)
             await self._recovery.begin(CommitIntent(**about, attempt=attempt))
 
@@ -143,6 +152,10 @@ class Publishing:
                 except (NothingToCommit, Blocked, BadBranch, Refused) as error:
                     await self._recovery.end()  # nothing was changed
                     raise not_committed(error) from None
+                except asyncio.CancelledError:  # the server is shutting down
+                    for attempt in attempts:
+                        await asyncio.to_thread(unlock_unmoved, git.repository, attempt)
+                    raise
                 committed = ReviewCommitted(
                     commit=done.commit,
                     branch=done.branch,
@@ -152,6 +165,8 @@ class Publishing:
                     client_id=sender.id,
                     created=command.branch is not None,
                 )
+                if self._recovery.is_recorded_later(session):
+                    return answered(committed, messages.ReviewCommitted, session)
                 seq = self._record(committed, session, store, sender)
                 store.audit(CommittedFromReview(sender.audited, committed.commit, committed.branch))
                 await self._recovery.end()

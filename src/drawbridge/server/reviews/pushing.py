@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from drawbridge.server.checkpoints.errors import GitFailed
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.reviews.committing import head_of
 from drawbridge.text.review_words import request_name
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from drawbridge.server.checkpoints.commits import PATCH, differences
 from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.reviews.contents import LARGEST_TEXT
 from drawbridge.server.reviews.intents import LISTED_PATHS
 

@@ -23,7 +23,7 @@ from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import remove_quietly, write_private
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import Changed, GitFailed
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.events import (
     Audited,
@@ -71,7 +71,7 @@ class Store(Protocol):
 
     def record(self, event: Recorded, sender: Subscriber | None = None) -> int | None: ...
 
-    def audit(self, event: Audited) -> None: ...
+    def audit(self, event: Audited, removed: str = "") -> None: ...
 
     async def read(self, *, after_seq: int, limit: int) -> Page: ...
 
@@ -168,6 +168,12 @@ class Recovery:
             await asyncio.to_thread(remove_quietly, str(self._path))
             self._may_be_due = False
 
+    def is_recorded_later(self, session: str) -> bool:
+        """Whether only the next server can record a decision in this session, because this one is shutting down. It does
+        so like after an interruption, so the intent has to stay."""
+        store = self._stores.get(session)
+        return store is not None and store.closed
+
     async def run_at_rest(self) -> None:
         """Like ``run``, but leaves the recovery for later while an agent is at work."""
         try:
@@ -218,6 +224,10 @@ class Recovery:
             store.record(event)
             if found.result == "done":
                 store.audit(audited(intent, found.commit))
+        elif store is None and found.result == "done":
+            # Its history was removed, too. One of the other sessions in the directory publishes the audit log's entry.
+            for other in list(self._stores.values())[:1]:
+                other.audit(audited(intent, found.commit), removed=intent.session)
         self._news = event if self._is_restarted else None
         text = "%s: an interrupted decision, revert or commit by %s %s"
         logger.warning(text, intent.session, intent.by, RESULTS[found.result])

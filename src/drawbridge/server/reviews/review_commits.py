@@ -10,16 +10,27 @@ once it has ended.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import asyncio
+import contextlib
+import logging
+import stat
+import time
+from collections.abc import Collection, Iterable
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
 from drawbridge.server.checkpoints.commits import Filtered, committed, message_of, noted
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.errors import GitFailed
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.refs import REVIEW
 from drawbridge.server.reviews.decisions import HunkDecision
+
+logger = logging.getLogger("drawbridge.server")
+
+LOCKED_SECONDS: Final = 60.0
+"""If the lock of a ref is older, the git that made it was killed. git holds such a lock only for a moment."""
 
 REMEMBERED: Final = 500
 """The maximum number of hunks for which decisions are remembered."""
@@ -96,12 +107,29 @@ class ReviewCommits:
         """Sets all refs, or none. Refs that an agent may have made symbolic are replaced, and not followed.
         Raises ``GitFailed``."""
         start, base, head, _, _ = trees
-        lines = (
-            f"option no-deref\nupdate {self._refs}/{name} {commit}\n"
-            for name, commit in (("start", start), ("base", base), ("head", head))
-        )
-        await git.read("update-ref", "--stdin", stdin="".join(lines))
+        commits = {"start": start, "base": base, "head": head}
+        lines = (f"option no-deref\nupdate {self._refs}/{name} {commit}\n" for name, commit in commits.items())
+        words, given = ("update-ref", "--stdin"), "".join(lines)
+        code, _, complaint = await git.run(*words, stdin=given, writes=True)
+        if code and await asyncio.to_thread(self._unlock, git, commits):
+            code, _, complaint = await git.run(*words, stdin=given, writes=True)
+        if code:
+            raise GitFailed(f"git update-ref exited with code {code}: {complaint.strip()[:500]}")
         self._trees_in[git] = trees
+
+    def _unlock(self, git: Git, names: Iterable[str]) -> bool:
+        """Removes the locks of these refs that a killed git has left behind. Without that, the review could not be used
+        until somebody deletes them. Returns whether a lock was removed. Blocking."""
+        removed = False
+        for name in names:
+            lock = git.repository.common / self._refs / f"{name}.lock"
+            with contextlib.suppress(OSError):
+                found = lock.lstat()
+                if stat.S_ISREG(found.st_mode) and time.time() - found.st_mtime > LOCKED_SECONDS:
+                    lock.unlink()
+                    logger.warning("%s was left by a git that was killed, and was removed", lock)
+                    removed = True
+        return removed
 
     async def keep_texts(self, git: Git, blobs: Collection[str]) -> None:
         """Makes git keep these contents of files with comments until the next call or until the checkpoints are

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import Changed, GitFailed, NoCheckpoint, reason_of
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.events import DecidedOnReview, ReviewDecided, ReviewNumbers
@@ -45,7 +45,7 @@ UNREAD: Final = (
 )
 
 
-class Store(publishing.Store, recovery.Store, Protocol):
+class Store(recovery.Store, publishing.Store, Protocol):
     """The part of a session's store that a review uses. The store itself is in the layer above."""
 
     @property
@@ -207,8 +207,9 @@ class Reviewing:
                 begin = partial(self._begin, wanted, session, own, sender)
                 outcome = await self._review.decide(git, self._work_tree, wanted, begin, self._check_at_rest)
                 diff = await recorded_diff(git, outcome.plan.heads) if outcome.plan else RecordedDiff()
-                self._publish_decision(wanted, outcome, diff, session, own, sender)  # even if the reply fails
-                await self.recovery.end()
+                if not self.recovery.is_recorded_later(session):
+                    self._publish_decision(wanted, outcome, diff, session, own, sender)  # even if the reply fails
+                    await self.recovery.end()
                 with self._decided():
                     located = await self.commenting.located(git, outcome.review)
                     offers = await self.publishing.offers(git, session)

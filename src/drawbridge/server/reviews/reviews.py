@@ -26,7 +26,7 @@ from drawbridge.server.checkpoints.commits import (
     tree_of,
 )
 from drawbridge.server.checkpoints.errors import NAMED, Changed, GitFailed, NoCheckpoint
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.new_objects import NewObjects
 from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.work_tree import WorkTree

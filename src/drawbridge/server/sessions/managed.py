@@ -25,7 +25,7 @@ from drawbridge.server import events
 from drawbridge.server.approvals.pending import Asker, AskingProcess, PendingApproval
 from drawbridge.server.approvals.service import look_at
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.answers import Answer

@@ -517,9 +517,10 @@ class SessionStore:
             asked_by = sender.id if sender is not None else ""
             self._context.publish(Announced(self.data.id, self._path, event, asked_by, quiet, instant(moment)))
 
-    def audit(self, event: Audited) -> None:
-        """Publishes an event for the audit log, even if the session was closed in the meantime."""
-        self._context.publish(Announced(self.data.id, self._path, event))
+    def audit(self, event: Audited, removed: str = "") -> None:
+        """Publishes an event for the audit log, even if the session was closed in the meantime. ``removed``: the id of the
+        session that the event belongs to, if it is another one in the same directory that was removed."""
+        self._context.publish(Announced(removed or self.data.id, self._path, event))
 
     async def read(self, **where: Any) -> Page:
         """Like ``History.read``, in a thread. Raises ``ClientError`` if the session has been deleted in the

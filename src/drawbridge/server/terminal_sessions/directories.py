@@ -27,7 +27,7 @@ from drawbridge.core.private_files import make_private_directory, write_private
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint, reason_of
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import FindUnsaved
 from drawbridge.server.events import Submission

@@ -76,7 +76,7 @@ def above(*, forks: bool) -> ClientError:
     remedy = (
         "Fork the session: the copy runs within the limits." if forks else "Enter the text in the agent's terminal."
     )
-    text = "The owner's limits for clients can't be applied to this agent, so nothing was sent."
+    text = "Not sent: the owner's limits for clients can't be applied to this agent."
     return ClientError("PERMISSION_DENIED", f"{text} {remedy}")
 
 

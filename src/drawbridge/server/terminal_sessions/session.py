@@ -97,7 +97,7 @@ from drawbridge.server.terminal_sessions.turns import (
 logger = logging.getLogger("drawbridge.server")
 
 UNKNOWN_MODE: Final = (
-    "This was not sent: the agent's permission mode is not known yet, and may be one that the owner does not allow. "
+    "Not sent: the agent's permission mode is not known yet, and may be one that the owner does not allow. "
     "Send the next prompt in the terminal, or fork the session."
 )
 
@@ -342,7 +342,8 @@ class TerminalSession(Session):
                 if event.name in ("Stop", "StopFailure", "SessionEnd"):
                     self.save()
             case QuestionReport(event, asker, proposal, look):
-                if asker.is_gone and not self.questions.known(asker.known_as):
+                is_answered = self._shown.is_early(asker.pid, proposal)  # a decision that has to be audited
+                if asker.is_gone and not is_answered and not self.questions.known(asker.known_as):
                     self._hook(event, asker.pid)  # nobody is waiting for an answer
                 elif (approval := self._asked(event, asker, proposal, look)) is not None:
                     self._shown.join(self, approval, asker.pid, proposal)

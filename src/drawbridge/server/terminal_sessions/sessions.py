@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -85,6 +87,7 @@ class TerminalSessions:
         self.closed = False
         """Whether the server is shutting down. If so, hooks and bridges that connect wait for the next server."""
         self._directory = data / "desk"
+        self._quarantine = data / "quarantine"
         self._context = context
         self._disk = disk
         self._grants = grants
@@ -193,9 +196,7 @@ class TerminalSessions:
             self._unreadable.add(directory.name)
             return None
         except (metadata.Damaged, DrawbridgeError, *UNDECODABLE) as error:
-            logger.error("the terminal session in %s is damaged (%s); it was removed", directory.name, error)
-            self._unreadable.discard(directory.name)
-            await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+            await self._put_aside(directory, error)
             return None
         self._unreadable.discard(directory.name)
         self._sessions.add(session)
@@ -203,6 +204,20 @@ class TerminalSessions:
             add = self._reports[session].add
             asyncio.get_running_loop().call_later(RETURN_SECONDS, add, ReturnTimeOver())
         return session
+
+    async def _put_aside(self, directory: Path, why: Exception) -> None:
+        """Moves a damaged session to quarantine, because its history may still be of use."""
+        name = directory.name
+        try:
+            await asyncio.to_thread(os.replace, directory, self._quarantine / f"{name}-{time.time_ns()}")
+        except OSError as error:
+            if name not in self._unreadable:
+                text = "the terminal session in %s is damaged (%s), and can't be moved to quarantine: %s"
+                logger.error(text, name, why, error)
+            self._unreadable.add(name)
+        else:
+            logger.error("the terminal session in %s is damaged (%s); it was moved to quarantine", name, why)
+            self._unreadable.discard(name)
 
     async def _open(self, directory: Path) -> TerminalSession:
         data, facts, history = await asyncio.to_thread(self._read, directory)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -151,16 +152,17 @@ class SharedComments:
         remove_quietly(_mark(session))
 
     def load(self) -> _File:
-        """Returns the contents of the file, which is read only once. A damaged file counts as empty. Blocking. Raises
-        OSError."""
+        """Returns the contents of the file, which is read only once. A damaged file counts as empty and is renamed, so
+        that the next change does not replace it. Blocking. Raises OSError."""
         if self._file is None:
             try:
                 self._file = msgspec.json.decode(self._path.read_bytes(), type=_File)
             except FileNotFoundError:
                 self._file = _File()
             except UNDECODABLE as error:
-                text = "the comments in %s can't be read (%s); they are ignored, and the next change replaces them"
-                logger.error(text, self._path, error)
+                aside = self._path.with_suffix(f".damaged-{time.time_ns()}")
+                os.replace(self._path, aside)
+                logger.error("the comments in %s can't be read (%s); they were moved to %s", self._path, error, aside)
                 self._file = _File()
         return self._file
 

@@ -16,8 +16,8 @@ from hypothesis import example, given, settings
 from drawbridge.agents.base import Confinement
 from drawbridge.agents.memory import MemoryWatch
 from drawbridge.core.privacy import Privacy
-from drawbridge.server.checkpoints import git_program
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git import program as git_program
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.frames import encode

@@ -20,8 +20,8 @@ from drawbridge.agents.memory import MemoryWatch
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.checkpoints.changes import beginning_of
 from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
-from drawbridge.server.checkpoints.git import Git, opened
-from drawbridge.server.checkpoints.git_program import program
+from drawbridge.server.checkpoints.git.git import Git, opened
+from drawbridge.server.checkpoints.git.program import program
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.replies import FileChanges
 from drawbridge.server.sessions.files import files

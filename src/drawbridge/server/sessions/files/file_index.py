@@ -26,8 +26,8 @@ from drawbridge.agents.base import Confinement
 from drawbridge.agents.memory import MemoryWatch
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
-from drawbridge.server.checkpoints.git import opened
-from drawbridge.server.checkpoints.git_settings import Settings
+from drawbridge.server.checkpoints.git.git import opened
+from drawbridge.server.checkpoints.git.settings import Settings
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.replies import FileEntries, FileEntry
 from drawbridge.server.sessions.files import files

@@ -29,7 +29,7 @@ import {
   textsIn,
 } from './input.ts';
 import { type Cell, cellsOf, nameOf, pathOf } from './notebook.ts';
-import { Plan } from './plan.tsx';
+import { type Forms, Plan } from './plan.tsx';
 import { Rest } from './rest.tsx';
 import { Value } from './value.tsx';
 
@@ -42,6 +42,8 @@ export type Context = {
   comments?: Comments;
   /** Called when something that may have been in view is drawn in another form. */
   redrawn?: () => void;
+  /** The form in which each block of a plan is drawn. */
+  forms?: Forms;
   /** The input fields that are being edited below. A field stays in view beside its editor while parts are folded. */
   edited?: readonly string[];
 };
@@ -52,7 +54,7 @@ const NONE: readonly string[] = [];
 const RAW = 'rawInput.';
 
 /** All of a request except the diff of its proposal. */
-export function Asked({ request, root, comments, redrawn, whole, edited = NONE }: Context) {
+export function Asked({ request, root, comments, redrawn, forms, whole, edited = NONE }: Context) {
   const { input } = request;
   return (
     <>
@@ -61,9 +63,9 @@ export function Asked({ request, root, comments, redrawn, whole, edited = NONE }
       {!isObject(input) ? (
         <Value text={asText(input)} />
       ) : isToolCall(request) ? (
-        <Call request={request} root={root} comments={comments} redrawn={redrawn} whole={whole} edited={edited} />
+        <Call {...{ request, root, comments, redrawn, forms, whole, edited }} />
       ) : (
-        <Fields request={request} comments={comments} redrawn={redrawn} edited={edited} />
+        <Fields {...{ request, comments, redrawn, forms, edited }} />
       )}
       <Path request={request} root={root} />
     </>
@@ -88,9 +90,9 @@ function Path({ request: { proposal, title }, root }: Pick<Context, 'request' | 
   );
 }
 
-type FieldsProps = Pick<Context, 'request' | 'comments' | 'redrawn'> & { edited: readonly string[] };
+type FieldsProps = Pick<Context, 'request' | 'comments' | 'redrawn' | 'forms'> & { edited: readonly string[] };
 
-function Fields({ request, comments, redrawn, edited }: FieldsProps) {
+function Fields({ request, comments, redrawn, forms, edited }: FieldsProps) {
   const { input } = request;
   const plan = planIn(request);
   const main = typeof input.command === 'string' ? 'command' : '';
@@ -112,7 +114,7 @@ function Fields({ request, comments, redrawn, edited }: FieldsProps) {
       )}
       {plan !== undefined && (
         <Replaced isReplaced={isEdited('plan')}>
-          <Plan text={plan} comments={comments} redrawn={redrawn} />
+          <Plan text={plan} comments={comments} redrawn={redrawn} forms={forms} />
         </Replaced>
       )}
       <Rest request={request} input={input} drawn={drawn} edited={edited} />
@@ -120,7 +122,7 @@ function Fields({ request, comments, redrawn, edited }: FieldsProps) {
   );
 }
 
-function Call({ request, root, comments, redrawn, whole, edited = NONE }: Context) {
+function Call({ request, root, comments, redrawn, forms, whole, edited = NONE }: Context) {
   const { input, proposal } = request;
   const plan = planIn(request);
   const changes = proposal ? [] : changesIn(request);
@@ -132,7 +134,7 @@ function Call({ request, root, comments, redrawn, whole, edited = NONE }: Contex
       <Flags request={request} input={input} />
       {raw && <Flags request={request} input={raw} prefix={RAW} />}
       {command && <Value text={command} risks={risksIn(request, 'rawInput.command')} />}
-      {plan !== undefined && <Plan text={plan} comments={comments} redrawn={redrawn} />}
+      {plan !== undefined && <Plan text={plan} comments={comments} redrawn={redrawn} forms={forms} />}
       {changes.length > 0 && (
         <Changes changes={changes} root={root} comments={comments} whole={whole} id={request.approval_id} />
       )}

@@ -85,6 +85,7 @@ function Content({ card, version }: CardProps) {
           root={root}
           comments={comments}
           redrawn={() => card.redrawn()}
+          forms={card.forms}
           whole={card.isFileWhole}
           edited={JSON.parse(names)}
         />

@@ -14,6 +14,7 @@ import { CardView } from './card-view.tsx';
 import { type Cut, LOOK_AGAIN, Sight } from './current.ts';
 import { asksQuestions, changesOneFile, editableFields, planIn } from './input.ts';
 import { type EditedCell, editedCell } from './notebook.ts';
+import type { Forms } from './plan.tsx';
 import { isChoiceCut } from './question.tsx';
 import { MORE, partOf, Questions } from './questions.ts';
 import { type Reason, toggled } from './reasons.ts';
@@ -66,6 +67,8 @@ export class ApprovalCard {
   isUndrawable: Signal<boolean> = signal(false);
   /** Whether the whole request has been in view. */
   isSeen: Signal<boolean> = signal(false);
+  /** The form in which each block of a plan is drawn. */
+  readonly forms: Forms = new Map();
   /** Whether the file editor, or the plain field instead of it, has loaded. Always true if only fields are edited. */
   isEditorOpen: Signal<boolean> = signal(true);
   /** Whether the user's version differs from the agent's. */
@@ -541,6 +544,7 @@ export class ApprovalCard {
   /** Must be called when the request was replaced. */
   _isNew() {
     this.cell = editedCell(this.request);
+    this.forms.clear();
     this._isUnseen();
   }
 

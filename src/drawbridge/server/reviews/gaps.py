@@ -1,5 +1,5 @@
-"""What a review does not contain, because a checkpoint before a run was not taken, or was taken late. It is kept in a
-file, so that it is still known after a restart of the server."""
+"""What a review does not contain, because a checkpoint before a run was not taken, or was taken late, or because the
+agent worked elsewhere. It is kept in a file, so that it is still known after a restart of the server."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ NAME: Final = "gaps.json"
 class _Known(Struct, frozen=True, omit_defaults=True):
     missed: str = ""
     lost: str = ""
+    elsewhere: str = ""
 
 
 class Gaps:
@@ -45,6 +46,12 @@ class Gaps:
         """Why the review may lack what the latest run changed; empty if it lacks nothing."""
         return self._known.lost
 
+    @property
+    def elsewhere(self) -> str:
+        """The other work tree, or the directory outside the review's, in which the latest run worked, as it is shown to
+        the user; empty if it worked in the review's directory."""
+        return self._known.elsewhere
+
     async def read(self) -> None:
         """Reads the file, if it has not been read yet."""
         if not self._is_read:
@@ -53,9 +60,16 @@ class Gaps:
                 self._is_read, self._known = True, known
 
     async def set(self, *, missed: str = "", lost: str = "") -> None:
-        known = _Known(missed, lost)
-        if known != self._known or not self._is_read:
-            self._is_read, self._known = True, known
+        await self.read()
+        await self._set(_Known(missed, lost, self._known.elsewhere))
+
+    async def set_elsewhere(self, elsewhere: str) -> None:
+        await self.read()
+        await self._set(_Known(self._known.missed, self._known.lost, elsewhere))
+
+    async def _set(self, known: _Known) -> None:
+        if known != self._known:
+            self._known = known
             await asyncio.to_thread(self._write, known)
 
     def _read(self) -> _Known:

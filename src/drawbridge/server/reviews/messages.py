@@ -52,6 +52,11 @@ MISSING: Final = (
     "Changes of the latest run may be missing here, because no checkpoint was taken in time before it: {reason}"
 )
 
+ELSEWHERE: Final = (
+    "The agent worked in {directory}. Changes there are not in this review. Start the agent in that directory to review "
+    "what it changes."
+)
+
 LONGEST_OUTPUT: Final = 10_000
 """The maximum length of the output of git and its hooks that clients receive, in characters."""
 
@@ -366,7 +371,7 @@ def reply(
         more=len(review.files) - len(files),
         repository="private" if review.private else "project",
         notice=NOTICE if review.private else "",
-        missing=MISSING.format(reason=review.lost) if review.lost else "",
+        missing=_missing(review),
         comments=comments,
         drafts=drafts,
         kept=shown_kept,
@@ -375,6 +380,13 @@ def reply(
         handover=handover,
     )
     return data, shown
+
+
+def _missing(review: OpenReview) -> str:
+    """Sentences about changes of the latest run that are not in the review, or may not be."""
+    lost = MISSING.format(reason=review.lost) if review.lost else ""
+    elsewhere = ELSEWHERE.format(directory=clean(review.elsewhere)) if review.elsewhere else ""
+    return " ".join(filter(None, (lost, elsewhere)))
 
 
 def _shown(session: str, change: FileChange, located: LocatedComments, before: ShownFile | None) -> ShownFile:

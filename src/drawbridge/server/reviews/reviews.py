@@ -135,6 +135,10 @@ class Review:
         await self._gaps.read()
         await self._gaps.set(missed=reason, lost=self._gaps.lost)
 
+    async def set_elsewhere(self, elsewhere: str) -> None:
+        """Stores where the latest run worked, if it was not in the review's directory (see ``Gaps.elsewhere``)."""
+        await self._gaps.set_elsewhere(elsewhere)
+
     async def extend(self, git: Git, run_id: str, when: When, commit: str) -> None:
         """Extends the review to a stored checkpoint of a run. Raises ``GitFailed``."""
         trees = await self._trees(git)
@@ -165,7 +169,7 @@ class Review:
         """The review as it is stored, without reading the files. Raises ``GitFailed``."""
         trees = await self._trees(git)
         return (
-            OpenReview(private=git.repository.private)
+            OpenReview(private=git.repository.private, elsewhere=self._gaps.elsewhere)
             if trees is None
             else await self._between(git, trees, await notes_of(git, trees.base))
         )
@@ -354,7 +358,7 @@ class Review:
         if trees is None:
             await work_tree.check_size(git)
             _check_recorded(self._gaps.missed)
-            return None, OpenReview(private=git.repository.private)
+            return None, OpenReview(private=git.repository.private, elsewhere=self._gaps.elsewhere)
         # What an agent has done is in the last checkpoint, so a directory that has become too large since then does not
         # prevent decisions on it.
         is_complete = not (trees.is_running or self._gaps.missed)
@@ -442,7 +446,7 @@ class Review:
         self._compared = {
             file.path: _Compared(_key(file.old), _key(file.new), file.hunks, file.old_path) for file in files
         }
-        review = OpenReview(tuple(files), git.repository.private, self._gaps.lost)
+        review = OpenReview(tuple(files), git.repository.private, self._gaps.lost, self._gaps.elsewhere)
         if review.version not in self._states_in:
             self._states_in[review.version] = review.states()
             if len(self._states_in) > REMEMBERED_VERSIONS:

@@ -19,11 +19,17 @@ logger = logging.getLogger("drawbridge.server")
 
 NAME: Final = "gaps.json"
 
+BACKGROUND_SECONDS: Final = 600.0
+"""Seconds after the end of the run that started a background command in which the command's changes belong to the
+review. Tests and builds are done by then. A development server never ends on its own, and a user's changes must not be
+taken for the agent's forever."""
+
 
 class _Known(Struct, frozen=True, omit_defaults=True):
     missed: str = ""
     lost: str = ""
     elsewhere: str = ""
+    outlasted: bool = False
 
 
 class Gaps:
@@ -52,6 +58,12 @@ class Gaps:
         the user; empty if it worked in the review's directory."""
         return self._known.elsewhere
 
+    @property
+    def outlasted(self) -> bool:
+        """Whether a background command of the latest run was still running when the review was closed, so that the
+        review lacks what the command has changed since."""
+        return self._known.outlasted
+
     async def read(self) -> None:
         """Reads the file, if it has not been read yet."""
         if not self._is_read:
@@ -59,13 +71,17 @@ class Gaps:
             if not self._is_read:
                 self._is_read, self._known = True, known
 
-    async def set(self, *, missed: str = "", lost: str = "") -> None:
+    async def set(self, *, missed: str = "", lost: str = "", outlasted: bool = False) -> None:
         await self.read()
-        await self._set(_Known(missed, lost, self._known.elsewhere))
+        await self._set(_Known(missed, lost, self._known.elsewhere, outlasted))
 
     async def set_elsewhere(self, elsewhere: str) -> None:
         await self.read()
-        await self._set(_Known(self._known.missed, self._known.lost, elsewhere))
+        await self._set(msgspec.structs.replace(self._known, elsewhere=elsewhere))
+
+    async def set_outlasted(self) -> None:
+        await self.read()
+        await self._set(msgspec.structs.replace(self._known, outlasted=True))
 
     async def _set(self, known: _Known) -> None:
         if known != self._known:

@@ -160,7 +160,7 @@ class Review:
             # The notes stay, because a client may repeat a request, and an agent may make the same change again.
             base = commit if notes == Notes() else await self._new_base(git, commit, {}, notes)
             start = await self._absorb_kept(git, trees, base)
-        if when == "before":
+        if when == "before" or stays_open:
             self._run = run_id
         head = commit
         if stays_open:

@@ -521,6 +521,17 @@ async def test_a_subagents_worktree_is_named_for_its_run(rig: SocketRig, place: 
     assert ([added for _, _, added in hunks(review)], review["missing"]) == (["LINE 3\n"], elsewhere("../trial"))
 
 
+async def test_opening_a_conversation_elsewhere_is_not_work(rig: SocketRig, place: Path) -> None:
+    at, trial = At(rig, place), worktree(place)
+    await at.begins()
+    at.replace("line 3\n", "LINE 3\n")
+    at.session.cwd = trial
+    await at.session.reports("SessionStart", source="resume")
+    await at.settled()
+    review = await at.get()
+    assert ([added for _, _, added in hunks(review)], review["missing"]) == (["LINE 3\n"], "")
+
+
 async def test_the_worktree_is_still_named_after_a_restart(tmp_path: Path) -> None:
     async with socket_rig(tmp_path, Limits()) as rig:
         make_repository(rig.folder / "one")

@@ -483,7 +483,8 @@ class TerminalSession(Session):
 
     def _note_place(self, event: HookEvent) -> None:
         """Passes on where the agent works in the current run, if there is one."""
-        turn = self.turns.current
+        # A conversation can be opened in another directory before its earlier run counts as ended.
+        turn = self.turns.current if event.name != "SessionStart" else None
         place = self._place.of_run(turn.id, event.cwd) if turn is not None else None
         if place is not None:
             self.reviewed.set_elsewhere(place)

@@ -234,8 +234,9 @@ class MemoryWorkTree:
         """The work tree as a review expects it."""
         return cast(WorkTree, self)
 
-    async def checkpoint(self, review: Review, run: str, when: When) -> None:
-        """Takes a checkpoint of a run, and extends the review to it."""
+    async def checkpoint(self, review: Review, run: str, when: When, *, stays_open: bool = False) -> None:
+        """Takes a checkpoint of a run, and extends the review to it. ``stays_open``: as in ``Review.extend``."""
         git = self._git.opened()
         tree, filtered = await self.current(git, "")
-        await review.extend(git, run, when, await committed(git, tree, f"{run} {when}", filtered))
+        commit = await committed(git, tree, f"{run} {when}", filtered)
+        await review.extend(git, run, when, commit, stays_open=stays_open)

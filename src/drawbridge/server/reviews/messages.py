@@ -32,6 +32,7 @@ from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.reviews.change_set import REGULAR, FileChange, NotEditable, Part, Version
 from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused
 from drawbridge.server.reviews.decisions import HunkDecision, HunkGone, Plan, RequestedDecision, ReviewMoved
+from drawbridge.server.reviews.gaps import BACKGROUND_SECONDS
 from drawbridge.server.reviews.intents import (
     LISTED_PATHS,
     CommitIntent,
@@ -50,6 +51,16 @@ from drawbridge.server.updates import converted
 
 MISSING: Final = (
     "Changes of the latest run may be missing here, because no checkpoint was taken in time before it: {reason}"
+)
+
+ELSEWHERE: Final = (
+    "The agent worked in {directory}. Changes there are not in this review. Start the agent in that directory to review "
+    "what it changes."
+)
+
+OUTLASTED: Final = (
+    f"A background command of the latest run was still running {BACKGROUND_SECONDS / 60:g} minutes after the run. What it "
+    "has changed since is not in this review."
 )
 
 LONGEST_OUTPUT: Final = 10_000
@@ -366,7 +377,7 @@ def reply(
         more=len(review.files) - len(files),
         repository="private" if review.private else "project",
         notice=NOTICE if review.private else "",
-        missing=MISSING.format(reason=review.lost) if review.lost else "",
+        missing=_missing(review),
         comments=comments,
         drafts=drafts,
         kept=shown_kept,
@@ -375,6 +386,13 @@ def reply(
         handover=handover,
     )
     return data, shown
+
+
+def _missing(review: OpenReview) -> str:
+    """Sentences about changes of the latest run that are not in the review, or may not be."""
+    lost = MISSING.format(reason=review.lost) if review.lost else ""
+    elsewhere = ELSEWHERE.format(directory=clean(review.elsewhere)) if review.elsewhere else ""
+    return " ".join(filter(None, (lost, elsewhere, OUTLASTED if review.outlasted else "")))
 
 
 def _shown(session: str, change: FileChange, located: LocatedComments, before: ShownFile | None) -> ShownFile:

@@ -93,11 +93,11 @@ class Reviewing:
         self._images: frozenset[str] = frozenset()
         """git's ids of the images that the latest reply names."""
 
-    async def extend(self, git: Git, run_id: str, when: When, commit: str) -> bool:
-        """Extends the review to a stored checkpoint of a run. Returns whether that succeeded. A failure is only logged,
-        because the checkpoint exists."""
+    async def extend(self, git: Git, run_id: str, when: When, commit: str, *, stays_open: bool = False) -> bool:
+        """Extends the review to a stored checkpoint of a run. ``stays_open``: as in ``Review.extend``. Returns whether
+        that succeeded. A failure is only logged, because the checkpoint exists."""
         try:
-            await self._review.extend(git, run_id, when, commit)
+            await self._review.extend(git, run_id, when, commit, stays_open=stays_open)
             if when == "after":
                 self._publish(await self._review.stored(git))
         except (GitFailed, NoCheckpoint, OSError) as error:
@@ -108,6 +108,14 @@ class Reviewing:
             logger.warning("%s: the review was not extended with run %s: %s", self._name, run_id, error)
             return False
         return True
+
+    async def end(self, *, outlasted: bool = False) -> None:
+        """Ends the latest run in the review, if the review has stayed open, after the files were read for the last
+        time. ``outlasted``: whether something in the background is still running."""
+        self._review.end()
+        if outlasted:
+            await self._review.set_outlasted()
+        await self.refresh()
 
     async def refresh(self) -> None:
         """Updates the review after files were changed by something other than a run. A failure is logged."""

@@ -135,8 +135,17 @@ class Review:
         await self._gaps.read()
         await self._gaps.set(missed=reason, lost=self._gaps.lost)
 
-    async def extend(self, git: Git, run_id: str, when: When, commit: str) -> None:
-        """Extends the review to a stored checkpoint of a run. Raises ``GitFailed``."""
+    async def set_elsewhere(self, elsewhere: str) -> None:
+        """Stores where the latest run worked, if it was not in the review's directory (see ``Gaps.elsewhere``)."""
+        await self._gaps.set_elsewhere(elsewhere)
+
+    async def set_outlasted(self) -> None:
+        """Stores that something in the background has outlasted the review of the latest run (``Gaps.outlasted``)."""
+        await self._gaps.set_outlasted()
+
+    async def extend(self, git: Git, run_id: str, when: When, commit: str, *, stays_open: bool = False) -> None:
+        """Extends the review to a stored checkpoint of a run. ``stays_open``: whether what changes after the run still
+        counts as the agent's work, until ``end`` is called or another run begins. Raises ``GitFailed``."""
         trees = await self._trees(git)
         missed = self._gaps.missed
         if trees is None:
@@ -151,11 +160,15 @@ class Review:
             # The notes stay, because a client may repeat a request, and an agent may make the same change again.
             base = commit if notes == Notes() else await self._new_base(git, commit, {}, notes)
             start = await self._absorb_kept(git, trees, base)
-        if when == "before":
+        if when == "before" or stays_open:
             self._run = run_id
-        await self._commits.set(git, Trees(start, base, commit, run_id, when != "after"))
+        head = commit
+        if stays_open:
+            head = await committed(git, await tree_of(git, commit), f"{run_id} now", await filtered_of(git, commit))
+        await self._commits.set(git, Trees(start, base, head, run_id, when != "after" or stays_open))
         known = self._gaps.lost if when == "after" else ""
-        await self._gaps.set(lost=missed if trees is None else known)
+        outlasted = when == "after" and self._gaps.outlasted
+        await self._gaps.set(lost=missed if trees is None else known, outlasted=outlasted)
 
     async def current(self, git: Git, work_tree: WorkTree) -> OpenReview:
         """The review of the files as they are now. Raises ``NoCheckpoint`` or ``GitFailed``."""
@@ -165,7 +178,7 @@ class Review:
         """The review as it is stored, without reading the files. Raises ``GitFailed``."""
         trees = await self._trees(git)
         return (
-            OpenReview(private=git.repository.private)
+            OpenReview(private=git.repository.private, elsewhere=self._gaps.elsewhere)
             if trees is None
             else await self._between(git, trees, await notes_of(git, trees.base))
         )
@@ -354,7 +367,7 @@ class Review:
         if trees is None:
             await work_tree.check_size(git)
             _check_recorded(self._gaps.missed)
-            return None, OpenReview(private=git.repository.private)
+            return None, OpenReview(private=git.repository.private, elsewhere=self._gaps.elsewhere)
         # What an agent has done is in the last checkpoint, so a directory that has become too large since then does not
         # prevent decisions on it.
         is_complete = not (trees.is_running or self._gaps.missed)
@@ -442,7 +455,8 @@ class Review:
         self._compared = {
             file.path: _Compared(_key(file.old), _key(file.new), file.hunks, file.old_path) for file in files
         }
-        review = OpenReview(tuple(files), git.repository.private, self._gaps.lost)
+        gaps = self._gaps
+        review = OpenReview(tuple(files), git.repository.private, gaps.lost, gaps.elsewhere, gaps.outlasted)
         if review.version not in self._states_in:
             self._states_in[review.version] = review.states()
             if len(self._states_in) > REMEMBERED_VERSIONS:

@@ -46,12 +46,10 @@ BRIDGE_MAY = {
 
 SERVER_MAY = {
     "appends a line to a small file before the answer is sent: what was done is never missing": {
-        "fcntl.flock server.auth.audit:AuditLog._append",
         "open server.auth.audit:AuditLog._append",
         "os.stat server.auth.audit:AuditLog._is_current",
     },
-    "a small file: a revoked token is refused at once; the last use of a token, once a minute, no lock": {
-        "fcntl.flock server.auth.devices:Devices._lock",
+    "a small file: a revoked token is refused at once; the last use of a token, once a minute": {
         "open server.auth.devices:Devices._read",
         "open server.auth.devices:Devices.changed",
         "os.remove server.auth.devices:Devices.changed",
@@ -76,7 +74,6 @@ SERVER_MAY = {
         "os.stat agents.supervisor_pipe:SupervisorPipe.command",
     },
     "appends to the log, and makes a new file and its link: clients see only what is in the log": {
-        "fcntl.flock server.store.index:lock",
         "open server.store.index:open_to_read",
         "open server.store.log:History._sync_directory",
         "open server.store.log:Tail.__init__",

@@ -23,6 +23,7 @@ from drawbridge.server.auth.devices import Devices, new_code
 from tests import programs
 from tests.ide import processes
 from tests.ide.gemini.rig import Cli
+from tests.server.auth import test_ssh_keys as ssh_keys
 from tests.server.processes import serving
 from tests.server.terminal_sessions.socket_rig import Line
 from tests.server.wire_client import connected
@@ -239,7 +240,9 @@ async def test_the_bridges_loop_never_waits_for_a_file(
 
 async def test_the_servers_loop_never_waits_for_a_file(folder: Path, report: Path, tmp_path: Path) -> None:
     variables = {**DEBUG_MODE, "DRAWBRIDGE_TEST_BLOCKING": str(report)}
-    flags = ("--allow", tmp_path / "work")
+    (tmp_path / "authorized_keys").write_text(ssh_keys.line(ssh_keys.ADA))
+    (tmp_path / "authorized_keys").chmod(0o600)
+    flags = ("--allow", tmp_path / "work", "--authorized-keys", tmp_path / "authorized_keys")
     async with serving(tmp_path / "data", *flags, command=[*WATCHED, "serve"], **variables) as server:
         started = len(findings(report))
         async with server.client() as client:
@@ -285,6 +288,8 @@ async def test_the_servers_loop_never_waits_for_a_file(folder: Path, report: Pat
                 paired = await phone.ask("pair", {"code": pairing_code})
             async with connected(server.url, tls=server.tls) as phone:
                 await phone.ask("auth", {"token": paired["data"]["token"]})
+            async with connected(server.url, tls=server.tls) as laptop:
+                assert await ssh_keys.log_in(laptop, ssh_keys.ADA) == "auth"
             # An agent in a terminal reports its start, asks for approval, and gets the decision.
             agent = {"session_id": str(uuid.uuid4()), "cwd": str(folder), "prompt_id": "p"}
             transcript = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "projects" / "-ws" / f"{agent['session_id']}.jsonl"

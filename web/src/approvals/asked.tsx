@@ -8,6 +8,7 @@ import { Counts } from '../diff/counts.tsx';
 import { Diff } from '../diff/diff.tsx';
 import { compare, type Difference } from '../diff/lines.ts';
 import type { Comments } from '../diff/comment.tsx';
+import type { PermissionRequest, ProposalOf } from '../protocol/messages.ts';
 import { shownPath } from '../ui/dom.ts';
 import { Icon, Text } from '../ui/elements.tsx';
 import { Replaced } from '../ui/must.tsx';
@@ -23,7 +24,6 @@ import {
   isToolCall,
   othersIn,
   planIn,
-  type Risk,
   risksIn,
   shownFlags,
   textsIn,
@@ -34,7 +34,7 @@ import { Rest } from './rest.tsx';
 import { Value } from './value.tsx';
 
 export type Context = {
-  request: any;
+  request: PermissionRequest;
   /** Whether files are shown whole. */
   whole: Signal<boolean>;
   /** The project's directory. */
@@ -77,7 +77,7 @@ export function Asked({ request, root, comments, redrawn, forms, whole, edited =
  * of a very long one.
  */
 function Path({ request: { proposal, title }, root }: Pick<Context, 'request' | 'root'>) {
-  const path = proposal && shownPath(proposal.path, root);
+  const path = proposal ? shownPath(proposal.path, root) : '';
   if (!proposal || title?.path === path) return null;
   return (
     <div class="change">
@@ -228,17 +228,16 @@ export function Changes({
 
 /** The diff of a proposal, cell by cell for a notebook if the cells show the whole change, otherwise in one piece. */
 export function Proposed({
-  request,
+  proposal,
   compared,
   comments,
   whole,
 }: {
-  request: any;
+  proposal: ProposalOf;
   compared: Difference;
   comments?: Comments;
   whole: Signal<boolean>;
 }) {
-  const { proposal } = request;
   const notebook = useMemo(
     () => (/\.ipynb$/i.test(proposal.path) ? cellsOf(proposal.old_text, proposal.new_text) : undefined),
     [proposal],
@@ -301,14 +300,14 @@ function Links({ targets, root }: { targets?: Record<string, string>; root: stri
 }
 
 /** The distinct risks of the request, without those that `Flags` shows. */
-function Risks({ request }: { request: any }) {
+function Risks({ request }: { request: PermissionRequest }) {
   const { input, risks } = request;
   const flags = [
     ...flagsIn(request, input),
     ...(isToolCall(request) && isObject(input.rawInput) ? flagsIn(request, input.rawInput, RAW) : []),
   ].map(({ risk }) => risk);
-  const others = (risks ?? []).filter((risk: Risk) => !flags.includes(risk));
-  const words = [...new Set<string>(others.map(({ text }: Risk) => text))];
+  const others = (risks ?? []).filter((risk) => !flags.includes(risk));
+  const words = [...new Set<string>(others.map(({ text }) => text))];
   if (!words.length) return null;
   return (
     <ul class="risks" aria-label="Check these parts">
@@ -321,7 +320,7 @@ function Risks({ request }: { request: any }) {
   );
 }
 
-function Flags({ request, input, prefix = '' }: { request: any; input: any; prefix?: string }) {
+function Flags({ request, input, prefix = '' }: { request: PermissionRequest; input: any; prefix?: string }) {
   const flags = flagsIn(request, input, prefix);
   if (!flags.length) return null;
   return (

@@ -725,6 +725,7 @@ class ManagedSession(Session):
             self.controller.drop(run)
             self._run_ended(run)
         self.store.save()
+        await self.offers.close()
         await asyncio.to_thread(self.history.close)  # waits for the disk
 
 

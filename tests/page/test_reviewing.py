@@ -447,6 +447,18 @@ async def test_another_users_decision_keeps_an_unfinished_edit(
         assert (repository / "poem.txt").read_text() == poem(line_5="LINE 5")
 
 
+@pytest.mark.thorough
+async def test_an_error_stays_after_a_decision_on_changes(browser: Browser, server: Server, project: str) -> None:
+    with browser.person(address_of(server, project), width=1280, height=800) as person:
+        person.prompts("/fail")
+        person.sees(".error-card", "The run failed")
+        await decides(server, project, hunks=(await ids(server, project))[:1], decision="undo")
+        person.sees(".items", "undid 1 change in old.txt")
+        assert person.reads(".error-card strong") == ["The run failed."]
+        person.clicks(".error-card button:has-text('New session')")
+        person.loses(".error-card")
+
+
 @pytest.mark.slow
 async def test_the_hunk_is_replaced_by_a_note_about_who_decided_first(
     browser: Browser, server: Server, project: str, repository: Path

@@ -251,11 +251,11 @@ export class Foot {
     return this.retry?.at;
   }
 
-  /** The card for the latest run, if it has failed and nothing came after it. */
+  /** The card for the latest run, if it has failed and neither a prompt nor a new session came after it. */
   private errorCard() {
     const { conversation, project, client } = this;
     if (!conversation || conversation.run || !conversation.atEnd || conversation.waiting.length) return null;
-    const last = conversation.items.findLast(({ kind }) => ['finished', 'prompt', 'notice'].includes(kind));
+    const last = conversation.items.findLast(({ kind, begins }) => begins || ['finished', 'prompt'].includes(kind));
     if (last?.kind !== 'finished' || last.run_id === this.closed) return null;
     const canSend = this.may('execute');
     // A terminal session has no offers, and another agent may offer a command that is only in its offers.

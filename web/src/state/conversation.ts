@@ -517,10 +517,11 @@ export class Conversation {
       this._add(record, 'notice', { ...clientOf(data), text: words + end, files, paths, diff, isCut });
     } else if (subtype === 'review_interrupted') {
       this._add(record, 'notice', { ...clientOf(data), text: interruptedWords(data) });
-    } else if (subtype === 'session_reset') this._add(record, 'notice', { text: 'New session' });
+    } else if (subtype === 'session_reset') this._add(record, 'notice', { text: 'New session', begins: true });
     else if (subtype === 'session_changed' && data.fork_from)
       this._add(record, 'notice', {
         text: data.title ? `Forked from “${data.title}”` : 'Forked from an earlier session',
+        begins: true,
       });
   }
 }

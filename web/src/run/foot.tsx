@@ -187,10 +187,9 @@ export class Foot {
             key={removed.run}
             {...removed}
             restore={() => {
-              const { area } = this.composer;
-              this.composer.put(area.value ? `${removed.prompt}\n\n${area.value}` : removed.prompt);
+              this.composer.restore(removed.prompt, []);
               client.dismiss(removed);
-              area.focus();
+              this.composer.area.focus();
             }}
             close={() => client.dismiss(removed)}
           />
@@ -273,7 +272,7 @@ export class Foot {
     const retry = () => {
       const files = prompt?.attachments?.length ?? 0;
       if (prompt && (files || prompt.truncated)) {
-        this.composer.put(prompt.text);
+        this.composer.restore(prompt.text, []);
         this.composer.area.focus();
         const missing = [files && counted(files, 'file'), prompt.truncated && 'the rest of the text'];
         this.world.said(`Add ${missing.filter(Boolean).join(' and ')} again, then send the message.`);

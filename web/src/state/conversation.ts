@@ -561,7 +561,7 @@ function promptOf(message: any): string {
 }
 
 /** The text in a tool's result, whatever its shape. Images are left out. */
-function resultText(content: any) {
+export function resultText(content: any) {
   if (typeof content === 'string') return content;
   if (!Array.isArray(content)) return '';
   return content
@@ -588,6 +588,16 @@ function imageOf(part: any): Image | undefined {
   const source = part?.type === 'image' ? (part.source ?? part) : undefined;
   const type = source?.media_type ?? source?.mimeType;
   return typeof source?.data === 'string' && IMAGES.includes(type) ? { type, data: source.data } : undefined;
+}
+
+/** The images in a message of the agent, also those in the results of tools. */
+export function imagesIn(message: any): Image[] {
+  const content = message?.message?.content;
+  if (!Array.isArray(content)) return [];
+  return content
+    .flatMap((block) => (block?.type === 'tool_result' && Array.isArray(block.content) ? block.content : [block]))
+    .map(imageOf)
+    .filter((image) => image !== undefined);
 }
 
 const thousands = (tokens: any) =>

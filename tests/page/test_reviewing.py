@@ -301,7 +301,9 @@ async def test_hostile_names_and_texts_are_shown_as_plain_text(
         assert "<img src=x onerror" in shown
         assert "<script>window.hurt=1</script>" in shown
         # Line breaks in names do not begin new lines in the list.
-        assert all("a" not in name.split("\n") for name in person.reads(".review-files code"))
+        names = person.runs("[...document.querySelectorAll('.review-files code')].map((one) => one.textContent)")
+        assert len(names) == len(HOSTILE)
+        assert not any("\n" in name for name in names)
         assert person.runs("document.querySelectorAll('.review :is(script, img, [onerror])').length") == 0
         person.clicks(".review-bar button:has-text('Undo all')")
         person.clicks("dialog button:has-text('Cancel')")
@@ -445,6 +447,18 @@ async def test_another_users_decision_keeps_an_unfinished_edit(
         person.clicks(".hunk[data-gone] button:has-text('Close')")
         person.loses(".hunk[data-gone]")
         assert (repository / "poem.txt").read_text() == poem(line_5="LINE 5")
+
+
+@pytest.mark.thorough
+async def test_an_error_stays_after_a_decision_on_changes(browser: Browser, server: Server, project: str) -> None:
+    with browser.person(address_of(server, project), width=1280, height=800) as person:
+        person.prompts("/fail")
+        person.sees(".error-card", "The run failed")
+        await decides(server, project, hunks=(await ids(server, project))[:1], decision="undo")
+        person.sees(".items", "undid 1 change in old.txt")
+        assert person.reads(".error-card strong") == ["The run failed."]
+        person.clicks(".error-card button:has-text('New session')")
+        person.loses(".error-card")
 
 
 @pytest.mark.slow

@@ -281,7 +281,7 @@ export type SessionRenamed = { session_id: string; name: string; by: string };
 
 export type SessionReset = { old_session_id: string; new_session_id: string; project_id: string };
 
-/** `building`: the index of a history is being built, so sessions may be missing. `more`: there are more sessions than `limit`, or than fit into a message. */
+/** `building`: the index of a history is being built, so sessions may be missing. `more`: there are more sessions than `limit`, or than fit into a message. The `current` ones are left out last. */
 export type SessionsFound = { sessions: SessionEntry[]; more?: boolean; building?: boolean };
 
 /** `text` is what to sign: it contains `host`, the `Host` header of the request, and `certificate`, the SHA-256 of the server's certificate in hexadecimal ("-" without TLS). A client must sign the host and the certificate that it sees itself, not the ones in this message. */

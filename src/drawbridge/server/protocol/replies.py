@@ -297,7 +297,7 @@ class SessionEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class SessionsFound(Struct, frozen=True, omit_defaults=True):
     """``building``: the index of a history is being built, so sessions may be missing. ``more``: there are more
-    sessions than ``limit``, or than fit into a message."""
+    sessions than ``limit``, or than fit into a message. The ``current`` ones are left out last."""
 
     sessions: list[SessionEntry]
     more: bool = False

@@ -17,7 +17,7 @@ from drawbridge.server.checkpoints.private import Largest
 from drawbridge.server.checkpoints.snapshotter import Snapshotter
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import ReviewNumbers
-from drawbridge.server.reviews import contents, recorded_diff
+from drawbridge.server.reviews import contents, recorded_diff, review_commits
 from drawbridge.server.reviews.commenting import Commenting
 from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.tui.drawing import files_of
@@ -550,6 +550,19 @@ async def test_lists_show_no_review_of_a_missing_directory(tmp_path: Path) -> No
         await until(lambda: project.info().review == ReviewNumbers(files=3, hunks=4, added=3, removed=3))
 
 
+async def test_a_refused_hunk_names_no_file_that_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decision is no longer remembered, and the file is as it was shown."""
+    monkeypatch.setattr(review_commits, "REMEMBERED", 1)
+    async with reviewing(tmp_path) as one:
+        text = POEM.replace("line 3\n", "LINE 3\n").replace("line 17\n", "LINE 17\n")
+        await one.run(lambda directory: (directory / "poem.txt").write_text(text))
+        ids = [hunk["id"] for file in (await one.get())["files"] for hunk in file["hunks"]]
+        for id in ids:
+            await one.decide(hunks=[id], decision="keep")
+        refused = await one.refused(hunks=ids[:1], decision="keep")
+        assert (refused.code, refused.details) == ("HUNK_GONE", {"gone": ids[0]})
+
+
 async def test_a_hunk_that_changed_on_disk_is_refused(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
@@ -558,7 +571,8 @@ async def test_a_hunk_that_changed_on_disk_is_refused(tmp_path: Path) -> None:
         before = one.text()
         for decision in ("keep", "undo"):
             refused = await one.refused(hunks=[id_of(review, "LINE 3")], decision=decision)
-            assert (refused.code, refused.details) == ("HUNK_GONE", {"gone": id_of(review, "LINE 3")})
+            where = {"gone": id_of(review, "LINE 3"), "path": "poem.txt", "line": 3}
+            assert (refused.code, refused.details) == ("HUNK_GONE", where)
         refused = await one.refused(all=True, version=review["version"], decision="undo")
         assert refused.code == "HUNK_GONE"
         assert one.text() == before

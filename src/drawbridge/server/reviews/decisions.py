@@ -49,14 +49,24 @@ class HunkDecision(Struct, frozen=True):
     decision: Decision
 
 
-class HunkGone(Exception):
-    """A hunk or a file no longer needs a decision. ``decided``: the decision, if a user has decided on the
-    hunk."""
+class Place(Struct, frozen=True):
+    """Where a hunk was when it was shown. ``path``: as git names it. ``line``: its first line in the new version, 1-based;
+    None for a hunk without lines. ``new``: the file's mode and blob at that time; None if it did not exist."""
 
-    def __init__(self, what: str, decided: HunkDecision | None = None) -> None:
+    path: str
+    line: int | None
+    new: tuple[str, str] | None
+
+
+class HunkGone(Exception):
+    """A hunk or a file no longer needs a decision. ``decided``: the decision, if a user has decided on the hunk.
+    ``place``: where the hunk was, if its file has changed since."""
+
+    def __init__(self, what: str, decided: HunkDecision | None = None, place: Place | None = None) -> None:
         super().__init__(what)
         self.what = what
         self.decided = decided
+        self.place = place
 
 
 class ReviewMoved(Exception):

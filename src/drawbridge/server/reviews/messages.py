@@ -31,7 +31,7 @@ from drawbridge.server.protocol.frames import ROOM, Subscriber
 from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.reviews.change_set import REGULAR, FileChange, NotEditable, Part, Version
 from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused
-from drawbridge.server.reviews.decisions import HunkDecision, HunkGone, Plan, RequestedDecision, ReviewMoved
+from drawbridge.server.reviews.decisions import HunkDecision, HunkGone, Place, Plan, RequestedDecision, ReviewMoved
 from drawbridge.server.reviews.gaps import BACKGROUND_SECONDS
 from drawbridge.server.reviews.intents import (
     LISTED_PATHS,
@@ -138,6 +138,12 @@ def refused(error: HunkGone | ReviewMoved | NotEditable | Changed) -> ClientErro
             text = f"The hunk was already {how} by {decided.by}. Read the review again."
             details = {"gone": error.what, "by": decided.by, "decision": decided.decision}
             return ClientError("HUNK_GONE", text, details=details)
+        case HunkGone(place=Place() as place):
+            path = shown_path(place.path)
+            where = {"path": path} if place.line is None else {"path": path, "line": place.line}
+            at = "" if place.line is None else f" at line {place.line}"
+            text = f"{path} has changed{at} since the review was read. Read the review again."
+            return ClientError("HUNK_GONE", text, details={"gone": error.what, **where})
         case HunkGone():
             text = "The hunk or file no longer needs a decision. Read the review again."
             return ClientError("HUNK_GONE", text, details={"gone": error.what})

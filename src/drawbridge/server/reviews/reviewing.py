@@ -121,7 +121,8 @@ class Reviewing:
         """Updates the review after files were changed by something other than a run. A failure is logged."""
         try:
             await self.recovery.run_at_rest()
-            async with self._operations.exclusive() as git:
+            # No client waits for this, but the next run may have to wait until it is done.
+            async with self._operations.exclusive(awaited=True) as git:
                 review = await self._review.current(git, self._work_tree)
         except NoCheckpoint as error:  # for example because no checkpoints are taken on this server
             logger.info("%s: the review was not updated: %s", self._name, error)

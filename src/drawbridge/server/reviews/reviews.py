@@ -63,6 +63,7 @@ from drawbridge.server.reviews.decisions import (
     DecisionResult,
     HunkDecision,
     HunkGone,
+    Place,
     Plan,
     RequestedDecision,
     ReviewMoved,
@@ -73,7 +74,7 @@ from drawbridge.server.reviews.decisions import (
 from drawbridge.server.reviews.gaps import Gaps
 from drawbridge.server.reviews.intents import LISTED_PATHS, DecisionIntent, Verdict
 from drawbridge.server.reviews.interrupted import recovered
-from drawbridge.server.reviews.located_comments import Commits, LocatedComments, Side, Since, located
+from drawbridge.server.reviews.located_comments import LITERAL, Commits, LocatedComments, Side, Since, located
 from drawbridge.server.reviews.open_review import OpenReview
 from drawbridge.server.reviews.review_commits import Notes, ReviewCommits, Trees, notes_of
 
@@ -84,6 +85,11 @@ sees which files have changed since."""
 
 class NoLines(Exception):
     """The file has no lines on that side: it does not exist there, or its lines are not compared."""
+
+
+MOST_PLACES: Final = 20_000
+"""The maximum number of hunks whose places are remembered, so that a user whose decision comes too late sees which file
+has changed, and where."""
 
 
 class SameName(Exception):
@@ -115,6 +121,8 @@ class Review:
         """The latest comparison of each file, by path."""
         self._states_in: dict[str, dict[str, int]] = {}
         """The ``states`` of the latest versions of the review, by version."""
+        self._places: dict[str, Place] = {}
+        """The places of the hunks that were shown last, by the ids of the hunks."""
 
     def continues(self) -> None:
         """Marks a run that began before the server was restarted as still active."""
@@ -206,7 +214,11 @@ class Review:
             check_at_rest()
         if not wanted.hunks and wanted.version != review.version:
             raise ReviewMoved(self._changed_since(wanted.version, review))
-        chosen = chosen_hunks(review, wanted, notes.decided)
+        try:
+            chosen = chosen_hunks(review, wanted, notes.decided)
+        except HunkGone as error:
+            place = await self._changed_place(git, trees.head, error)
+            raise HunkGone(error.what, error.decided, place) from None
         files = {file.path: file for file in review.files}
         if wanted.decision != "keep":
             await self._check_known(git, trees, [files[path].path_before for path in chosen])
@@ -461,7 +473,29 @@ class Review:
             self._states_in[review.version] = review.states()
             if len(self._states_in) > REMEMBERED_VERSIONS:
                 del self._states_in[next(iter(self._states_in))]
+        self._remember_places(files)
         return review
+
+    def _remember_places(self, files: Iterable[FileChange]) -> None:
+        for file in files:
+            new = _key(file.new)
+            for hunk in file.hunks:
+                line = hunk.span.new_start + 1 if hunk.kind == "lines" else None
+                self._places.pop(hunk.id, None)
+                self._places[hunk.id] = Place(file.path, line, new)
+        for id in list(self._places)[: max(0, len(self._places) - MOST_PLACES)]:
+            del self._places[id]
+
+    async def _changed_place(self, git: Git, head: str, gone: HunkGone) -> Place | None:
+        """The place of a hunk that no longer needs a decision, if its file differs from the one that was shown. Raises
+        ``GitFailed``."""
+        place = self._places.get(gone.what)
+        if place is None or gone.decided is not None:
+            return None
+        listed = await git.read("ls-tree", "-z", head, "--", place.path, environment=LITERAL)
+        mode, _, blob = listed.partition("\t")[0].partition("\0")[0].partition(" ")
+        now = (mode, blob.rpartition(" ")[2]) if listed else None
+        return place if now != place.new else None
 
     def _changed_since(self, version: str | None, review: OpenReview) -> list[str]:
         """The files whose part of the review has changed since a version; empty if that version is not remembered."""

@@ -107,6 +107,26 @@ async def test_a_users_edit_in_a_hunk_shows_the_whole_change(tmp_path: Path) -> 
         assert one.text() == POEM
 
 
+async def test_files_with_the_same_shown_name_are_decided_by_hunk(tmp_path: Path) -> None:
+    """A user who decides on one of them has not seen the other."""
+    names = ("caf\udce8.txt", "caf\udce9.txt")
+
+    def work(directory: Path) -> None:
+        for name in names:
+            (directory / name).write_text(f"{name[3:4]!r}\n")
+
+    async with reviewing(tmp_path) as one:
+        await one.run(work)
+        review = await one.get()
+        error = await one.refused(files=["caf\ufffd.txt"], version=review["version"], decision="undo")
+        assert (error.code, error.field) == ("VALIDATION_FAILED", "data.files")
+        shown = "The review has several files that are shown as caf\ufffd.txt. Decide on each of their changes."
+        assert error.text == shown
+        left = await one.decide(hunks=[review["files"][0]["hunks"][0]["id"]], decision="undo")
+        assert len(left["files"]) == 1
+        assert [(one.directory / name).exists() for name in names].count(True) == 1
+
+
 async def test_the_deciding_client_also_gets_the_record(tmp_path: Path) -> None:
     """The reply has no ``seq``, so a client that got only the reply would miss a record."""
     async with reviewing(tmp_path) as one:

@@ -31,7 +31,15 @@ from drawbridge.server.protocol.frames import ROOM, Subscriber
 from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.reviews.change_set import REGULAR, FileChange, NotEditable, Part, Version
 from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused
-from drawbridge.server.reviews.decisions import HunkDecision, HunkGone, Place, Plan, RequestedDecision, ReviewMoved
+from drawbridge.server.reviews.decisions import (
+    HunkDecision,
+    HunkGone,
+    Place,
+    Plan,
+    RequestedDecision,
+    ReviewMoved,
+    SameName,
+)
 from drawbridge.server.reviews.gaps import BACKGROUND_SECONDS
 from drawbridge.server.reviews.intents import (
     LISTED_PATHS,
@@ -131,7 +139,7 @@ def requested_decision(command: commands.ReviewDecide, by: str) -> RequestedDeci
     )
 
 
-def refused(error: HunkGone | ReviewMoved | NotEditable | Changed) -> ClientError:
+def refused(error: HunkGone | SameName | ReviewMoved | NotEditable | Changed) -> ClientError:
     match error:
         case HunkGone(decided=HunkDecision() as decided):
             how = {"keep": "kept", "undo": "undone", "edit": "edited"}[decided.decision]
@@ -147,6 +155,9 @@ def refused(error: HunkGone | ReviewMoved | NotEditable | Changed) -> ClientErro
         case HunkGone():
             text = "The hunk or file no longer needs a decision. Read the review again."
             return ClientError("HUNK_GONE", text, details={"gone": error.what})
+        case SameName():
+            text = f"The review has several files that are shown as {error}. Decide on each of their changes."
+            return ClientError("VALIDATION_FAILED", text, field="data.files")
         case ReviewMoved():
             text = "The review has changed since it was shown. Read the review again."
             moved = {"paths": error.paths[:LISTED_PATHS], "files": len(error.paths)} if error.paths else None

@@ -26,7 +26,7 @@ from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews import publishing, recovery
 from drawbridge.server.reviews.change_set import NotEditable
 from drawbridge.server.reviews.commenting import Commenting, KeptComments
-from drawbridge.server.reviews.decisions import DecisionResult, HunkGone, Plan, RequestedDecision, ReviewMoved
+from drawbridge.server.reviews.decisions import DecisionResult, HunkGone, Plan, RequestedDecision, ReviewMoved, SameName
 from drawbridge.server.reviews.intents import DecisionIntent
 from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.messages import ShownFile, counted, images_of, numbers, record_of, refused, reply
@@ -200,7 +200,7 @@ class Reviewing:
         try:
             async with self.recovery.applying():
                 return await self._apply(wanted, session, own, sender)
-        except (HunkGone, ReviewMoved, NotEditable, Changed) as error:
+        except (HunkGone, SameName, ReviewMoved, NotEditable, Changed) as error:
             raise refused(error) from None
         except UnsavedChanges as error:
             raise not_written_over(error) from None

@@ -67,6 +67,7 @@ from drawbridge.server.reviews.decisions import (
     Plan,
     RequestedDecision,
     ReviewMoved,
+    SameName,
     chosen_hunks,
     file_after,
     unplanned,
@@ -90,10 +91,6 @@ class NoLines(Exception):
 MOST_PLACES: Final = 20_000
 """The maximum number of hunks whose places are remembered, so that a user whose decision comes too late sees which file
 has changed, and where."""
-
-
-class SameName(Exception):
-    """Clients see several files of the review with the same path, because their names are not valid UTF-8."""
 
 
 class _Compared(Struct, frozen=True):
@@ -350,7 +347,7 @@ class Review:
         if not files:
             raise HunkGone(path)
         if len(files) > 1:
-            raise SameName
+            raise SameName(path)
         version = files[0].new if side == "new" else files[0].old
         if version is None or version.text is None:
             raise NoLines

@@ -244,7 +244,7 @@ async def test_undo_does_not_touch_a_file_changed_since_it_was_shown(
         mine = poem(line_5="my line", line_30="LINE 30")
         (repository / "poem.txt").write_text(mine)
         person.clicks(in_hunk("Line 5", "button:has-text('Undo')"))
-        person.sees(".hunk[data-gone] .notice", "the file has changed.")
+        person.sees(".hunk[data-gone] .notice", "poem.txt changed at line 5 since you looked.")
         assert (repository / "poem.txt").read_text() == mine
         person.clicks(".hunk[data-gone] button:has-text('Close')")
         person.loses(".hunk[data-gone]")

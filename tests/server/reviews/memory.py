@@ -94,6 +94,7 @@ class MemoryGit:
             "diff-tree": lambda: self._differences(words[-4], words[-3]),
             "for-each-ref": lambda: self._listed_refs(words[2]),
             "hash-object": lambda: "".join(self.blob(self.folder[file].content) + "\n" for file in stdin.split()),
+            "ls-tree": lambda: self._listed(words[2], words[-1]),
             "read-tree": lambda: self._read(environment["GIT_INDEX_FILE"], words[1]),
             "unpack-objects": lambda: self._unpack(stdin.encode(errors="surrogateescape")),
             "update-index": lambda: self._put(environment["GIT_INDEX_FILE"], stdin),
@@ -169,6 +170,10 @@ class MemoryGit:
         paths = sorted(path for path in one.keys() | other.keys() if one.get(path) != other.get(path))
         found = ((path, one.get(path, NO_ENTRY), other.get(path, NO_ENTRY)) for path in paths)
         return "".join(f":{was[0]} {now[0]} {was[1]} {now[1]} M\0{path}\0" for path, was, now in found)
+
+    def _listed(self, name: str, path: str) -> str:
+        entry = self.files(name).get(path)
+        return "" if entry is None else f"{entry[0]} blob {entry[1]}\t{path}\0"
 
     def _listed_refs(self, prefix: str) -> str:
         found = ((name.removeprefix(prefix), id) for name, id in sorted(self._refs.items()) if name.startswith(prefix))

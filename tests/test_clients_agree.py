@@ -106,8 +106,9 @@ HUNKS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({**FILE, "old_path": "b"}, {**HUNK, "kind": "name"}),
     *(({**FILE, **one}, {**HUNK, "kind": "file", "added": added}) for one in FILES for added in ("b\n", "")),
 ]
-GONE: list[dict[str, str]] = [
-    {}, {"by": "Bob"}, *({"by": "Bob", "decision": one} for one in ("keep", "undo", "edit"))
+GONE: list[dict[str, Any]] = [
+    {}, {"by": "Bob"}, *({"by": "Bob", "decision": one} for one in ("keep", "undo", "edit")),
+    {"path": "a.py"}, {"path": "a.py", "line": 12},
 ]  # fmt: skip
 
 PLACES: list[dict[str, Any]] = [
@@ -308,7 +309,7 @@ const { refusedWords, title, words } = require(process.argv[1]);
 const { files, gone, hunks, refused } = JSON.parse(process.argv[2]);
 console.log(JSON.stringify({
   files: files.map(fileWords),
-  gone: gone.map(({ by, decision }) => goneWords(by, decision)),
+  gone: gone.map(({ by, decision, path, line }) => goneWords(by, decision, path, line)),
   hunks: hunks.map(([file, hunk]) => [title(hunk), words(file, hunk), words(file, null)]),
   refused: refused.map(([code, details, isHunk]) => refusedWords(code, details, 'Busy.', isHunk)),
   visits: [NEW, OTHERS_HIDDEN, allWords(true), allWords(false), onlyNewWords(1, 1), onlyNewWords(2, 5)],

@@ -23,6 +23,7 @@ from drawbridge.server.auth.devices import Devices, new_code
 from tests import programs
 from tests.ide import processes
 from tests.ide.gemini.rig import Cli
+from tests.server.auth import test_ssh_keys as ssh_keys
 from tests.server.processes import serving
 from tests.server.terminal_sessions.socket_rig import Line
 from tests.server.wire_client import connected
@@ -46,12 +47,10 @@ BRIDGE_MAY = {
 
 SERVER_MAY = {
     "appends a line to a small file before the answer is sent: what was done is never missing": {
-        "fcntl.flock server.auth.audit:AuditLog._append",
         "open server.auth.audit:AuditLog._append",
         "os.stat server.auth.audit:AuditLog._is_current",
     },
-    "a small file: a revoked token is refused at once; the last use of a token, once a minute, no lock": {
-        "fcntl.flock server.auth.devices:Devices._lock",
+    "a small file: a revoked token is refused at once; the last use of a token, once a minute": {
         "open server.auth.devices:Devices._read",
         "open server.auth.devices:Devices.changed",
         "os.remove server.auth.devices:Devices.changed",
@@ -76,7 +75,6 @@ SERVER_MAY = {
         "os.stat agents.supervisor_pipe:SupervisorPipe.command",
     },
     "appends to the log, and makes a new file and its link: clients see only what is in the log": {
-        "fcntl.flock server.store.index:lock",
         "open server.store.index:open_to_read",
         "open server.store.log:History._sync_directory",
         "open server.store.log:Tail.__init__",
@@ -242,7 +240,9 @@ async def test_the_bridges_loop_never_waits_for_a_file(
 
 async def test_the_servers_loop_never_waits_for_a_file(folder: Path, report: Path, tmp_path: Path) -> None:
     variables = {**DEBUG_MODE, "DRAWBRIDGE_TEST_BLOCKING": str(report)}
-    flags = ("--allow", tmp_path / "work")
+    (tmp_path / "authorized_keys").write_text(ssh_keys.line(ssh_keys.ADA))
+    (tmp_path / "authorized_keys").chmod(0o600)
+    flags = ("--allow", tmp_path / "work", "--authorized-keys", tmp_path / "authorized_keys")
     async with serving(tmp_path / "data", *flags, command=[*WATCHED, "serve"], **variables) as server:
         started = len(findings(report))
         async with server.client() as client:
@@ -288,6 +288,8 @@ async def test_the_servers_loop_never_waits_for_a_file(folder: Path, report: Pat
                 paired = await phone.ask("pair", {"code": pairing_code})
             async with connected(server.url, tls=server.tls) as phone:
                 await phone.ask("auth", {"token": paired["data"]["token"]})
+            async with connected(server.url, tls=server.tls) as laptop:
+                assert await ssh_keys.log_in(laptop, ssh_keys.ADA) == "auth"
             # An agent in a terminal reports its start, asks for approval, and gets the decision.
             agent = {"session_id": str(uuid.uuid4()), "cwd": str(folder), "prompt_id": "p"}
             transcript = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "projects" / "-ws" / f"{agent['session_id']}.jsonl"

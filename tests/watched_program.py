@@ -7,6 +7,7 @@ Run it as ``python tests/watched_program.py COMMAND…``. It writes each finding
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import linecache
 import os
 import sys
@@ -54,6 +55,8 @@ def install(report: int) -> None:
         os.write(report, f"{event} {by}\n".encode())
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "fcntl.flock" and arguments[1] & fcntl.LOCK_NB:
+            return  # does not wait
         if event.startswith(EVENTS) and event not in HARMLESS:
             found(event, sys._getframe(1))
 

@@ -5,6 +5,8 @@ import { createHash } from 'node:crypto';
 import fs from 'node:fs/promises';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import zlib from 'node:zlib';
 
 import * as esbuild from 'esbuild-wasm';
 
@@ -51,12 +53,12 @@ async function page(out) {
   const style = outputOf(metafile, 'src/styles/app.css');
   const first = {
     'ahead.js': await ahead(out, names(later)),
-    'app.css': path.basename(style),
     'main.js': path.basename(script),
     'old.js': await old(out),
   };
-  await index(out, first);
+  await index(out, first, await inlined(out, path.basename(style)));
   await worker(out, [...Object.values(first), ...names([...later, lexer])]);
+  await compressed(out);
 }
 
 /**
@@ -98,10 +100,25 @@ function importsOf({ outputs }, file) {
   return [...found];
 }
 
-/** Replaces the names of files in index.html by those of the built files. */
-async function index(out, names) {
+/** Removes the style sheet's file and returns its content, to be put into index.html. */
+async function inlined(out, name) {
+  const file = path.join(out, name);
+  const text = (await fs.readFile(file, 'utf8')).trim();
+  if (text.includes('<')) throw new Error('the style sheet contains "<", which could end its element in index.html');
+  await fs.rm(file);
+  return text;
+}
+
+/**
+ * Replaces the names of files in index.html by those of the built files, and `/* app.css *\/` by the style sheet. With
+ * that, the first paint waits for one file only, and a slow connection is busy while the scripts are being requested.
+ */
+async function index(out, names, style) {
   const file = path.join(out, 'index.html');
   let text = await fs.readFile(file, 'utf8');
+  const place = '/* app.css */';
+  if (!text.includes(place)) throw new Error(`index.html has no ${place}`);
+  text = text.replace(place, () => style);
   for (const [name, built] of Object.entries(names)) {
     if (!text.includes(`"${name}"`)) throw new Error(`index.html does not name ${name}`);
     text = text.replaceAll(`"${name}"`, `"${built}"`);
@@ -149,6 +166,17 @@ async function worker(out, parts) {
     minify: true,
     define: { FILES: JSON.stringify(['./', ...files]), VERSION: JSON.stringify(hash.digest('hex').slice(0, 16)) },
   });
+}
+
+/** Adds each file's Brotli version, NAME.br, if it is smaller. The server has no Brotli of its own. */
+async function compressed(out) {
+  const pack = promisify(zlib.brotliCompress);
+  const add = async (name) => {
+    const body = await fs.readFile(path.join(out, name));
+    const packed = await pack(body, { params: { [zlib.constants.BROTLI_PARAM_SIZE_HINT]: body.length } });
+    if (packed.length < body.length) await fs.writeFile(path.join(out, `${name}.br`), packed);
+  };
+  await Promise.all((await fs.readdir(out)).map(add));
 }
 
 /** Licenses that a program under the MIT license may contain. */

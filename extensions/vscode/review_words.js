@@ -152,8 +152,11 @@ function mode(name) {
  *
  * @param {string} [by]
  * @param {string} [decision]
+ * @param {string} [path] of the file that has changed
+ * @param {number} [line] at which it has changed
  */
-function goneWords(by, decision) {
+function goneWords(by, decision, path, line) {
+  if (!by && path) return `${path} changed${line ? ` at line ${line}` : ''} since you looked.`;
   if (!by) return 'This change no longer needs a decision: someone has decided on it, or the file has changed.';
   return decision ? `${by} already ${DECIDED[decision] ?? 'decided on'} this change.` : `${by} decided on this change.`;
 }
@@ -176,7 +179,7 @@ function refusedWords(code, details, message, isHunk) {
     const where = someFiles(details);
     return `The review has changed since you saw it, so your decision was not applied. Read what is new${where}, then decide again.`;
   }
-  return goneWords(details.by, details.decision);
+  return goneWords(details.by, details.decision, details.path, details.line);
 }
 
 /**

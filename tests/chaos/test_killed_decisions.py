@@ -150,6 +150,22 @@ STEPS = {
 the decision has been applied after the restart."""
 
 
+async def stopped_decision(
+    project: Project, stopping: StoppingGit, client: Client, decision: str, step: str
+) -> Message:
+    """Sends a decision on everything that the project's first run changed, and waits until git is stopped at ``step``.
+    Returns the request's data."""
+    project.id = (await client.ask("project_create", path=str(project.root), agent="demo"))["project_id"]
+    await client.ask("hello", client="phone")
+    await client.ask("project_join", project.id)
+    review = await project.changed(client, 1)
+    stopping.armed.touch()
+    wish = {"all": True, "version": review["version"], "decision": decision}
+    await client.send("review_decide", project.id, "decide", **wish)
+    await until(stopping.reached.exists, step)
+    return wish
+
+
 @pytest.mark.slow_for(
     "after git has written",
     "after the first file",
@@ -166,14 +182,7 @@ async def test_a_decision_survives_a_kill_at_any_step(tmp_path: Path, step: str)
     async with project.server(PATH=stopping.path) as server:
         assert await server.is_ready()
         async with connected(server) as client:
-            project.id = (await client.ask("project_create", path=str(project.root), agent="demo"))["project_id"]
-            await client.ask("hello", client="phone")
-            await client.ask("project_join", project.id)
-            review = await project.changed(client, 1)
-            stopping.armed.touch()
-            wish = {"all": True, "version": review["version"], "decision": "undo"}
-            await client.send("review_decide", project.id, "decide", **wish)
-            await until(stopping.reached.exists, step)
+            wish = await stopped_decision(project, stopping, client, "undo", step)
             before = len(on_disk(project.data, project.id))
             await server.kill()
             with contextlib.suppress(WebSocketException):
@@ -206,14 +215,7 @@ async def test_a_kept_change_survives_a_kill_at_any_step(tmp_path: Path, step: s
     async with project.server(PATH=stopping.path) as server:
         assert await server.is_ready()
         async with connected(server) as client:
-            project.id = (await client.ask("project_create", path=str(project.root), agent="demo"))["project_id"]
-            await client.ask("hello", client="phone")
-            await client.ask("project_join", project.id)
-            review = await project.changed(client, 1)
-            stopping.armed.touch()
-            wish = {"all": True, "version": review["version"], "decision": "keep"}
-            await client.send("review_decide", project.id, "decide", **wish)
-            await until(stopping.reached.exists, step)
+            wish = await stopped_decision(project, stopping, client, "keep", step)
             await server.kill()
     changed = [f"{LINES}by the agent 1\n"] * FILES
     async with project.server() as server:

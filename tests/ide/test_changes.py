@@ -624,8 +624,8 @@ LATER = FILE | {"path": "b.py", "hunks": [HUNK | {"id": "h2", "added": "later\n"
 
 
 @asynccontextmanager
-async def later_run(rig: ReviewRig) -> AsyncIterator[Served]:
-    """A server with a review that was seen, and was then extended by another run."""
+async def unreported_run(rig: ReviewRig) -> AsyncIterator[Served]:
+    """A server with a review that was seen, and was then extended by another run, which it has not reported yet."""
     server = Served()
     server.answers = [answer(FILE), answer(FILE, LATER, version="v2")]
     async with server.listening():
@@ -633,6 +633,13 @@ async def later_run(rig: ReviewRig) -> AsyncIterator[Served]:
         await rig.shows("h1")
         rig.editor.report(ReviewSeen(("h1",)))
         await until(lambda: rig.memory.of("p1").seen == ("h1",), "what was seen")
+        yield server
+
+
+@asynccontextmanager
+async def later_run(rig: ReviewRig) -> AsyncIterator[Served]:
+    """A server with a review that was seen, and was then extended by another run."""
+    async with unreported_run(rig) as server:
         server.sends(wire.ReviewChanged("p1"))
         await rig.shows("h1", "h2")
         yield server
@@ -667,6 +674,16 @@ async def test_the_review_can_be_limited_to_new_changes(rig: ReviewRig) -> None:
         await until(lambda: rig.title == "2 files +2 −2 · 1 since your last visit", "all changes")
         assert not (await rig.shows("h1", "h2")).only_new
         assert not any(isinstance(one, wire.ReviewDecision) for one in server.messages)
+
+
+async def test_changes_are_new_before_their_run_is_reported(rig: ReviewRig) -> None:
+    async with unreported_run(rig) as server:
+        rig.editor.report(ONLY_NEW)
+        await rig.is_notified("1 of 2 changes · only since your last visit.")
+        server.answers = [answer(FILE, LATER | {"hunks": [*LATER["hunks"], HUNK | {"id": "h3"}]}, version="v3")]
+        server.sends(wire.ReviewChanged("p1", "phone"))
+        await rig.shows("h1", "h2", "h3")
+        assert rig.title == "2 of 3 changes · only since your last visit"
 
 
 async def test_a_file_is_not_decided_while_some_changes_are_hidden(rig: ReviewRig) -> None:

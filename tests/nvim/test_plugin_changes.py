@@ -345,7 +345,7 @@ async def test_a_hunk_whose_lines_have_changed_is_not_undone(newest: ReviewRig) 
     (rig.directory / "poem.txt").write_text(now)
     rig.at(3)
     rig.editor.command("DrawbridgeUndo")
-    warns(rig.editor, "This change no longer needs a decision: someone has decided on it, or the file has changed.")
+    warns(rig.editor, "poem.txt changed at line 3 since you looked.")
     rig.shows_lines(*now.splitlines())
     rig.shows_signs("~by hand", "-line 8", "+line 11b")
     assert (rig.directory / "poem.txt").read_text() == now

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.e2e.conftest import pytest_runtest_makereport  # noqa: F401 - adds screens to the report of a failed test
 from tests.server import processes
 from tests.server.processes import Server
@@ -29,6 +30,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def lasting() -> Iterator[Server]:
+    programs.page()  # a server that starts during the build would serve only some of the files
     with processes.lasting("db-page-", "--continue-limited", command=COMMAND) as server:
         yield server
 

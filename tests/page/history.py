@@ -7,7 +7,7 @@ import json
 import uuid
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from drawbridge.server import events
 from drawbridge.server.store.log import History
@@ -16,11 +16,12 @@ from tests.server.processes import Server
 
 from .conftest import project_in, serving
 
+Line: TypeAlias = dict[str, Any] | str | events.SessionReset
 
-def write_history(
-    data: Path, project: str, records: Iterable[dict[str, Any] | str], *, kept: int | None = None
-) -> None:
-    """Appends records to the history of a project: lines of an agent, and prompts (strings) whose runs have ended.
+
+def write_history(data: Path, project: str, records: Iterable[Line], *, kept: int | None = None) -> None:
+    """Appends records to the history of a project: lines of an agent, events, and prompts (strings) whose runs have
+    ended.
 
     ``kept`` limits the size in bytes: the oldest files are deleted while the history is larger. With None, none are
     deleted.
@@ -33,6 +34,8 @@ def write_history(
             history.append(*written(events.PromptAccepted(run, line, "Ada")))
             history.append(*written(events.RunStarted(run, "", "demo")))
             history.append(*written(events.RunFinished(run_id=run, outcome="completed", duration_ms=1)))
+        elif isinstance(line, events.SessionReset):
+            history.append(*written(line))
         else:
             history.append("claude", json.dumps(line).encode())
     if kept is not None:
@@ -42,7 +45,7 @@ def write_history(
 
 @contextlib.asynccontextmanager
 async def serving_history(
-    folder: Path, directory: Path, records: Iterable[dict[str, Any] | str], *options: str, kept: int | None = None
+    folder: Path, directory: Path, records: Iterable[Line], *options: str, kept: int | None = None
 ) -> AsyncIterator[tuple[Server, str]]:
     """Starts a server for a project in ``directory`` whose history contains ``records``. Yields the server and the
     project's id. The server's data is in ``folder``."""

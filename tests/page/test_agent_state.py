@@ -388,8 +388,10 @@ def test_retry_says_which_files_have_to_be_added_again(browser: Browser, address
         person.sees(".composer", "plan.pdf")
         person.prompts("/fail")
         person.sees(".error-card", "The run failed")
+        person.fills("#prompt", "A draft")
         person.clicks(".error-card button:has-text('Retry')")
         person.sees(".toast", "Add 1 file again, then send the message.")
+        assert person("value", css="#prompt") == "/fail\n\nA draft"
 
 
 def test_s3_31_the_state_is_not_ready_while_offline(browser: Browser, address: str) -> None:

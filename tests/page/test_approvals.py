@@ -424,6 +424,8 @@ def test_a_plan_can_be_edited(browser: Browser, address: str) -> None:
         assert answers(person)[0]["updatedInput"] == {"plan": "# Two"}
 
 
+SIDEWAYS: dict[str, Any] = {"width": 844, "height": 390}
+
 QUESTIONS = {
     "name": "AskUserQuestion",
     "input": {
@@ -462,6 +464,18 @@ def test_a_phone_shows_one_question_at_a_time(browser: Browser, address: str) ->
         person.clicks("label:has-text('Sign')")
         person.clicks("button:has-text('Submit'):not(.moved)")
         assert answers(person)[0]["updatedInput"]["answers"] == {"Which colour?": "Black", "What else?": "Sign"}
+
+
+@pytest.mark.slow
+def test_a_phone_in_landscape_shows_one_question_at_a_time(browser: Browser, address: str) -> None:
+    with browser.person(address, **SIDEWAYS) as person:
+        person.fills("#prompt", "/calls " + json.dumps([QUESTIONS]))
+        person.clicks(".composer .yes")
+        person.sees(f"{CARD} legend", "Which colour?")
+        assert person.reads(f"{CARD} legend .step") == ["1 of 2"]
+        assert "What else?" not in person.reads(CARD)[0]
+        person("resize", width=844, height=900)
+        person.until(f"document.querySelectorAll('{CARD} legend').length === 2")
 
 
 def chooses(person: Person, key: str, option: str) -> None:
@@ -540,8 +554,6 @@ def test_number_keys_choose_options_only_on_a_visible_card(browser: Browser, add
 
 
 # Small screens, forced colors.
-
-SIDEWAYS: dict[str, Any] = {"width": 844, "height": 390}
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ async def test_requests_of_codex_are_answered_in_the_web_ui(
         codex = rig.codex()
         codex.prompt("Do it")
         person.clicks(".project:has(.at-desk)")
-        person.sees(".path", f"codex in a terminal · {rig.project}")
+        person.sees(".path", f"Codex in a terminal · {rig.project}")
         person.sees(".approval h3", "Codex wants to run a command")
         assert "Always" not in person.reads(".approval")[0]
         person.readies_keys()

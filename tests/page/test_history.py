@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import base64
 import json
+import random
+import struct
+import zlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ import pytest
 from tests import programs
 
 from .conftest import page_of
-from .history import serving_history
+from .history import Line, serving_history
 from .rig import Browser, Person
 from .test_message_box import emits
 
@@ -326,6 +329,39 @@ def test_images_are_shown(reader: Person) -> None:
     reader.until("document.querySelector('.images img').naturalWidth === 8")
     assert reader.runs("document.querySelector('.images img').src.startsWith('blob:')")
     assert "[image]" not in str(reader.runs("document.body.innerText"))
+
+
+@pytest.mark.slow
+async def test_a_large_image_is_shown_on_demand(browser: Browser, tmp_path: Path, directory: Path) -> None:
+    """The server sends only the beginning of a message with a large image."""
+    width, height = 600, 500
+    rows = b"".join(b"\0" + random.Random(row).randbytes(3 * width) for row in range(height))
+    parts = {
+        b"IHDR": struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0),
+        b"IDAT": zlib.compress(rows),
+        b"IEND": b"",
+    }
+    chunks = [struct.pack(">I", len(data)) + kind + data for kind, data in parts.items()]
+    sums = [struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts.items()]
+    png = b"\x89PNG\r\n\x1a\n" + b"".join(chunk + check for chunk, check in zip(chunks, sums, strict=True))
+    source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(png).decode()}
+    image = {"type": "image", "source": source}
+    shot = call("1", "Screenshot", of="the gate")
+    lines: list[Line] = [
+        "Look",
+        shot,
+        result("1", [image]),
+        {"type": "user", "message": {"content": [image]}},
+        said("Seen."),
+    ]
+    async with serving_history(tmp_path, directory, lines) as (server, project):
+        with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+            person.sees(".said", "Seen.")
+            for place in (".tool-row", ".item:not(:has(.tool-row))"):
+                button = f"{place} button:has-text('Show image (1.2 MB)')"
+                person.clicks(button)
+                person.until(f"document.querySelector('{place} .images img')?.naturalWidth === {width}")
+                person.loses(button)
 
 
 @pytest.mark.slow

@@ -364,7 +364,7 @@ def test_hidden_characters_are_written_out_below_a_field(browser: Browser, addre
     with browser.person(address, **SMALL) as person:
         sends(person, bash(command))
         person.sees(READS)
-        person.clicks(f"{CURRENT} footer button:has-text('Edit'):not(.moved)")
+        person.clicks(f"{CURRENT} footer button:has(:text-is('Edit')):not(.moved)")
         person.sees(f"{CARD} .written-out pre", f"echo ok\\u{ord(hidden):04x}; rm")
         assert person.reads(f"{CARD} footer .edited:enabled") == []
         person.fills(f"{CARD} textarea", "echo")
@@ -382,7 +382,7 @@ def test_the_path_of_a_change_is_in_its_card(browser: Browser, address: str, dir
         sends(person, call)
         person.sees(f"{CARD} h3", "wants to edit 2 files")
         person.sees(f"{CARD} .asked .file", "notes.md")
-        person.clicks(f"{CURRENT} footer button:has-text('Edit'):not(.moved)")
+        person.clicks(f"{CURRENT} footer button:has(:text-is('Edit')):not(.moved)")
         person.sees(f"{CARD} .editor-host")
         person.sees(f"{CARD} .asked .file", "notes.md")
 
@@ -395,10 +395,10 @@ def test_seeing_a_shortened_edit_does_not_count_for_the_proposal(
     with browser.person(address, **SMALL) as person:
         sends(person, bash("\n".join(f"echo {number}" for number in range(40)) + f"\n{TAIL}"))
         person.sees(READS)
-        person.clicks(f"{CURRENT} footer button:has-text('Edit'):not(.moved)")
+        person.clicks(f"{CURRENT} footer button:has(:text-is('Edit')):not(.moved)")
         person.fills(f"{CARD} textarea", "echo")
         person.sees(f"{CARD} footer .edited:enabled")
-        person.clicks(f"{CARD} footer button:has-text('Back'):not(.moved)")
+        person.clicks(f"{CARD} footer button:has(:text-is('Back')):not(.moved)")
         person.sees(READS)
         assert person.reads(ACCEPTS) == []
 
@@ -603,6 +603,49 @@ def test_a_plan_drawn_in_another_form_has_to_be_read_again(browser: Browser, add
 
 
 @pytest.mark.thorough
+def test_a_plan_keeps_its_form_while_it_is_edited(browser: Browser, address: str) -> None:
+    """It was read as text, so it is not drawn as a table once there is room for one."""
+    with browser.person(address, width=375, height=800) as person:
+        person.runs(WATCH)
+        sends(person, {"name": "ExitPlanMode", "input": {"plan": f"{table(12)}\n{PLAN}"}})
+        person.sees(f"{CARD} .plan .raw", "q2011z |")
+        person("resize", width=1280, height=800)
+        reads_all(person)
+        person.sees(ACCEPTS)
+        edits_and_goes_back(person)
+        person.sees(f"{CARD} .plan .raw", "q2011z |")
+        person.clicks(f"{ACCEPTS}:not(.moved)")
+        assert answers(person)[0]["behavior"] == "allow"
+        assert accepted(person) == [NOTHING_UNSEEN]
+
+
+@pytest.mark.thorough
+def test_a_plan_in_another_form_after_an_edit_has_to_be_read(browser: Browser, address: str) -> None:
+    with browser.person(address, width=1280, height=800) as person:
+        person.runs(WATCH)
+        sends(person, {"name": "ExitPlanMode", "input": {"plan": f"{table(12)}\n{PLAN}"}})
+        person.sees(f"{CARD} .plan table")
+        reads_all(person)
+        person.sees(ACCEPTS)
+        edits_and_goes_back(person, width=375, height=800)
+        person.sees(READS)
+        assert person.reads(f"{CARD} .plan .raw") != []
+        reads_all(person)
+        person.clicks(f"{ACCEPTS}:not(.moved)")
+        assert accepted(person) == [NOTHING_UNSEEN]
+
+
+def edits_and_goes_back(person: Person, **size: int) -> None:
+    """Opens and closes the editor of the current request. ``size``: the window's size from then on."""
+    person.clicks(f"{CARD} footer button:has(:text-is('Edit')):not(.moved)")
+    person.sees(f"{CARD} textarea")
+    if size:
+        person("resize", **size)
+    person.clicks(f"{CARD} footer button:has(:text-is('Back')):not(.moved)")
+    person.sees(f"{CARD} .plan")
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("part", [".asked", ".proposed"])
 def test_text_beyond_the_edge_of_a_card_is_not_in_view(
     browser: Browser, address: str, directory: Path, part: str
@@ -718,7 +761,7 @@ def test_only_answered_questions_have_to_be_in_view(browser: Browser, address: s
 def test_a_question_that_was_not_on_the_screen_is_not_answered(browser: Browser, address: str) -> None:
     """A narrow window shows only one question at a time, and answers may have been chosen when the window was wider."""
     asked = [ask({"label": "Oak"}, question=words(900)), ask({"label": "Ash"}, question="And?")]
-    with browser.person(address, width=1280, height=500) as person:
+    with browser.person(address, width=1280, height=600) as person:
         sends(person, {"name": "AskUserQuestion", "input": {"questions": asked}})
         person.until(f"!document.querySelector('{CARD} .moved')")
         for number in range(2):
@@ -1240,7 +1283,8 @@ def test_nothing_unseen_is_accepted(browser: Browser, address: str, directory: P
             error.add_note(f"DRAWBRIDGE_TEST_SEED={seed}, round {number}: {story}")
             raise
     assert rounds < 10 or read >= rounds // 3, f"{read} requests were accepted"
-    assert edited >= rounds // 10, f"{edited} edited versions were accepted"
+    # In a few rounds, it can happen that none of the edited versions is read to its end.
+    assert rounds < 100 or edited >= rounds // 10, f"{edited} edited versions were accepted"
 
 
 def plays(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import hashlib
 import json
 import re
 from http.client import HTTPConnection, HTTPResponse
@@ -21,7 +23,6 @@ SOURCES = Path(__file__).resolve().parent.parent.parent / "web"
 POLICY = {
     "default-src": "'none'",
     "script-src": "'self'",
-    "style-src": "'self'",
     "img-src": "'self' blob:",
     "connect-src": "'self'",
     "manifest-src": "'self'",
@@ -32,8 +33,8 @@ POLICY = {
     "require-trusted-types-for": "'script'",
     "trusted-types": "drawbridge",
 }
-"""The content security policy: no resources from other hosts, no inline scripts, no embedding in other pages, no HTML
-from strings."""
+"""The content security policy without the style sheet: no resources from other hosts, no inline scripts, no embedding in
+other pages, no HTML from strings."""
 
 
 @pytest.fixture(scope="session")
@@ -59,12 +60,17 @@ def ask(server: Server, path: str, method: str = "GET", **headers: str) -> tuple
 
 
 async def test_every_file_is_served_with_its_type_and_the_policy(server: Server, built: Path) -> None:
+    [style] = re.findall(rb"<style>(.*?)</style>", (built / "index.html").read_bytes(), re.DOTALL)
+    policy = {**POLICY, "style-src": f"'sha256-{base64.b64encode(hashlib.sha256(style).digest()).decode()}'"}
     for file in built.iterdir():
+        if file.suffix == ".br":
+            assert ask(server, f"/{file.name}")[0].status == 404
+            continue
         answer, body = ask(server, "/" if file.name == "index.html" else f"/{file.name}")
         assert (answer.status, body) == (200, file.read_bytes()), file.name
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
         directives = [one.strip().partition(" ") for one in answer.headers["Content-Security-Policy"].split(";")]
-        assert {name: value for name, _, value in directives} == POLICY, file.name
+        assert {name: value for name, _, value in directives} == policy, file.name
         assert answer.headers["Referrer-Policy"] == "no-referrer"
         assert answer.headers["Cross-Origin-Opener-Policy"] == "same-origin"
 
@@ -78,10 +84,26 @@ async def test_a_cached_file_is_not_sent_again(server: Server) -> None:
     assert body
 
 
-async def test_files_are_compressed_for_browsers_that_accept_it(server: Server, built: Path) -> None:
-    answer, body = ask(server, "/sw.js", Accept_Encoding="br, gzip;q=0.8")
-    assert answer.headers["Content-Encoding"] == "gzip"
-    assert gzip.decompress(body) == (built / "sw.js").read_bytes()
+@pytest.mark.parametrize(
+    ("accepted", "chosen"),
+    [
+        ("br, gzip", "br"),
+        ("gzip, deflate, BR;q=0.5", "br"),
+        ("gzip;q=0.8", "gzip"),
+        ("br;q=0, gzip", "gzip"),
+        ("gzip; q=0.000", None),
+        ("identity", None),
+    ],
+)
+async def test_files_are_compressed_as_browsers_accept(
+    server: Server, built: Path, accepted: str, chosen: str | None
+) -> None:
+    answer, body = ask(server, "/sw.js", Accept_Encoding=accepted)
+    assert answer.headers["Content-Encoding"] == chosen
+    if chosen == "br":  # tests with a browser show that it is the same file
+        assert body == (built / "sw.js.br").read_bytes()
+    else:
+        assert (gzip.decompress(body) if chosen else body) == (built / "sw.js").read_bytes()
 
 
 @pytest.mark.parametrize(

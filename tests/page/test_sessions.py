@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.server.events import SessionReset
 from tests.server.processes import Server
 
 from .conftest import page_of, project_in
+from .history import serving_history
 from .rig import Browser, Person
 
 pytestmark = pytest.mark.thorough
@@ -248,3 +250,41 @@ async def test_an_unread_session_has_a_dot_and_no_count(browser: Browser, server
         assert person.reads(".unread") == ["Unread"], "only for screen readers"
         person.clicks(".side .project")
         person.loses(".unread")
+
+
+@pytest.mark.slow
+async def test_a_session_stays_unread_until_its_end_is_in_view(browser: Browser, server: Server, address: str) -> None:
+    with browser.person(address) as person:
+        person.prompts("/lines 200")
+        person.sees(".finished")
+        person.until("document.querySelector('.scroller').scrollTop > 0")
+        person.runs("document.querySelector('.scroller').scrollTop = 0")
+        person.sees("button.jump")
+        async with server.client() as other:
+            [project] = [one["id"] for one in (await other.ask("project_list"))["data"]["projects"]]
+            await other.ask("project_join", project_id=project)
+            await other.ask("execute", {"prompt": '/say "News."'}, project)
+            await other.receive("update", "run_finished")
+        person.sees(".side .last-line", "News.")
+        assert person("visible", css="button.jump")
+        person.leaves()
+        person.sees(".unread")
+        person.clicks(".side .project")
+        person.sees(".finished")
+        person.loses(".unread")
+        person.leaves()
+        person.sees(".side .project")
+        assert person.reads(".unread") == []
+
+
+@pytest.mark.slow
+async def test_more_than_200_sessions_are_listed_on_demand(browser: Browser, tmp_path: Path, directory: Path) -> None:
+    listed = "document.querySelectorAll('.side .row').length"
+    some = [one for number in range(205) for one in (f"Prompt {number}", SessionReset(f"s{number}", "", ""))]
+    async with serving_history(tmp_path, directory, some) as (server, project):
+        with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+            person.sees(".side .more summary", "earlier sessions")
+            person.until(f"{listed} === 201")
+            person.clicks(".side button:has-text('Show more sessions')")
+            person.loses(".side button:has-text('Show more sessions')")
+            person.until(f"{listed} === 206")

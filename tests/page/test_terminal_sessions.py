@@ -69,7 +69,7 @@ def watched(browser: Browser, rig: ServedWorkstation, server: Server, *turns: Bl
         person.sees(".side .empty", "No projects yet")
         claude = rig.plain_claude()
         person.clicks(".project:has(.at-desk)")
-        person.sees(".path", f"claude in a terminal · {rig.project}")
+        person.sees(".path", f"Claude in a terminal · {rig.project}")
         # Finding S3-25 in docs/internals/page.md: the view was blank until the first prompt.
         person.sees(".conversation .empty", "What happens in the terminal is shown here.")
         claude.prompt("Do it")

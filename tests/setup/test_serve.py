@@ -243,7 +243,7 @@ def test_on_macos_it_is_a_launchd_agent(home: Path, monkeypatch: pytest.MonkeyPa
     running = [False]
     ours = launchd(monkeypatch, running)
     assert ours.path == home / "Library" / "LaunchAgents" / "drawbridge.serve.plist"
-    monkeypatch.setattr(serve, "_run", lambda command: None)
+    monkeypatch.setattr(serve, "output_of", lambda *command: "")
     plan = serve.plan_setup(ours)
     assert words(plan) == [f"+ launchctl bootstrap gui/501 {ours.path}"]
     for step in plan.steps:

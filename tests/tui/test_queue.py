@@ -107,6 +107,22 @@ async def test_a_waiting_prompt_is_edited(server: Server, directory: Path) -> No
         await person.presses("escape")
 
 
+async def test_the_dialog_closes_when_the_edited_prompt_has_gone(server: Server, directory: Path) -> None:
+    """What the user typed stays until then."""
+    async with queued(server, directory, "one") as (person, owner, project):
+        await opens(person, 1)
+        await person.presses("enter")
+        area = person.app.screen.query_one(PlainTextArea)
+        await person.waits_for(lambda: area.display and area.text == "one", "the prompt")
+        conversation = person.app.client.conversation
+        assert conversation is not None
+        await owner.ask("queue_remove", {"run_id": conversation.queue[0]["run_id"]}, project)
+        await person.sees("The prompt is no longer in the queue. Esc goes back.")
+        assert area.text == "one"
+        await person.presses("escape")
+        await person.waits_for(lambda: not isinstance(person.app.screen, QueueDialog), "the end of the dialog")
+
+
 @pytest.mark.slow
 async def test_a_prompt_is_sent_now(server: Server, directory: Path) -> None:
     async with queued(server, directory, "/quick", "/slow 601") as (person, _, _):

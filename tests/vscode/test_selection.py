@@ -83,8 +83,9 @@ def test_each_session_gets_a_selection_once(rig: Workstation, path: Path) -> Non
     assert given(rig, "second")["content"] == "two"
     assert given(rig)["content"] == "two"
     selects(rig, 2, 0, 2, 5)
-    assert given(rig, "first")["content"] == "three"
-    assert rig.ask("get_visual_selection")["content"] == "three"
+    # VS Code may report the previous selection once more before it has confirmed this one.
+    wait_until(lambda: rig.ask("get_visual_selection")["content"] == "three", "the confirmed selection")
+    wait_until(lambda: (given(rig, "first") or {}).get("content") == "three", "the selection for the first session")
 
 
 def test_a_huge_selection_is_cut(rig: Workstation) -> None:

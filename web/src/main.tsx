@@ -189,7 +189,7 @@ function viewOf(id: string, session: string | undefined) {
     new drawing.part.ConversationView(
       client,
       id,
-      { said, failed, fork, openFile, openReview, reviews: world.reviews, resume: resumes },
+      { said, failed, fork, openFile, openReview, reviews: world.reviews, resume: resumes, moved: markRead },
       session,
     )
   );
@@ -347,10 +347,15 @@ function draw() {
   requestAnimationFrame(() => {
     isDrawing = false;
     document.documentElement.dataset.connection = client.connection.state;
-    const project = shownProject();
-    if (project && !document.hidden) kept.keepSeen(project.id, project.last_seq);
     view.value?.update();
+    markRead();
   });
+}
+
+/** Notes that the session that is shown has been read, if its latest records are in view. */
+function markRead() {
+  const project = shownProject();
+  if (project && !document.hidden && view.value?.isLatestInView) kept.keepSeen(project.id, project.last_seq);
 }
 
 /**

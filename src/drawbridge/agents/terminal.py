@@ -238,7 +238,7 @@ class TerminalReports(Protocol):
 
 class AskingAgent(Protocol):
     """An agent that a person started: how its questions are answered, and how prompts are sent to it. The methods are
-    pure.
+    pure. Those that return a value here do what most agents do, so that only the others have their own.
     """
 
     accepts_changed_input: bool
@@ -260,22 +260,22 @@ class AskingAgent(Protocol):
     def hides_dialog(self, asked_by: AskedBy | None) -> bool:
         """Whether the dialog about a question of the subagent ``asked_by`` (None for the main agent) appears only after
         the hook has ended."""
-        ...
+        return False
 
     def asks_people(self, mode: str | None) -> bool:
         """Whether a person answers the questions that a hook reports in this permission mode. Otherwise, the agent
         usually answers them itself when the hook has ended."""
-        ...
+        return True
 
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
         """Whether a call to ``tool`` with the input ``after`` is the call that the agent asked about with the input
         ``before``. ``as_run``: whether ``after`` is what the call ran with. It may then contain additional fields
         (answers), or differ because a person edited the text, but the file is still the same."""
-        ...
+        return before == after
 
     def reports_input(self, tool: str) -> bool:
         """Whether the hook after a call to ``tool`` reports the input that the call ran with."""
-        ...
+        return True
 
     def is_command(self, prompt: str) -> bool:
         """Whether the agent's program would treat ``prompt`` as a command."""
@@ -283,12 +283,13 @@ class AskingAgent(Protocol):
 
     def words(self, prompt: str) -> str:
         """A reported prompt without the marks that the agent's program adds to it."""
-        ...
+        return prompt
 
 
 class TerminalAgent(AskingAgent, Protocol):
     """An agent in a terminal, with hooks that report its sessions. The methods are pure unless their docstrings state
-    that they block.
+    that they block. Those that return a value here do what most agents do, or are for an agent that does not report
+    the value.
     """
 
     # Hooks.
@@ -299,7 +300,7 @@ class TerminalAgent(AskingAgent, Protocol):
 
     def is_spare(self, event: HookEvent) -> bool:
         """Whether a background session that has nothing to do yet sends this event."""
-        ...
+        return False
 
     def answer(self, decision: Decision, tool_name: str, given: Raw, suggestions: Raw) -> Mapping[str, Any]:
         """The answer to a hook that asks about a tool call with the input ``given``. Raises ``BadArgument`` for an
@@ -331,7 +332,7 @@ class TerminalAgent(AskingAgent, Protocol):
 
     def title(self, transcript: Path) -> str | None:
         """The title of the conversation; None if the beginning of its transcript contains none. Blocking."""
-        ...
+        return None
 
     def reports(self, state: AgentState) -> TerminalReports:
         """Returns an object that reads the agent's reports about itself. ``state``: what is already known."""
@@ -339,19 +340,19 @@ class TerminalAgent(AskingAgent, Protocol):
 
     def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
         """See ``Reconstructs.last_state``."""
-        ...
+        return AgentState()
 
     # Processes.
 
     def start_mode(self, pid: int, directory: Path) -> str | None:
         """The permission mode in which the process ``pid`` was started in ``directory``; None if it can't be
         determined. Blocking."""
-        ...
+        return None
 
     def process(self, transcript: str, pid: int, session_id: str) -> ProcessState:
         """The state of the process ``pid`` and the session according to the program's own files. ``transcript``: its
         checked path. Blocking."""
-        ...
+        return ProcessState()
 
 
 class _OnlyInEditor(AskingAgent):
@@ -360,23 +361,8 @@ class _OnlyInEditor(AskingAgent):
     accepts_changed_input = reports_tasks = names_turns = True
     accepts_typing = reports_mode = False
 
-    def hides_dialog(self, asked_by: AskedBy | None) -> bool:
-        return False
-
-    def asks_people(self, mode: str | None) -> bool:
-        return True
-
-    def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
-        return before == after
-
-    def reports_input(self, tool: str) -> bool:
-        return True
-
     def is_command(self, prompt: str) -> bool:
         return prompt.startswith("/")
-
-    def words(self, prompt: str) -> str:
-        return prompt
 
 
 ONLY_IN_EDITOR: Final[AskingAgent] = _OnlyInEditor()

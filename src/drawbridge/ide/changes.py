@@ -177,6 +177,8 @@ class Changes:
 
     async def _show_served(self, answer: wire.ReviewAnswer, event: ReviewWanted, *, is_wanted: bool) -> None:
         review, more = read(answer)
+        if self._visiting is not None and self._is_of_later_run(answer.project, review):
+            await self._visiting.begin()  # before the event about the run has been handled
         await self._visit(answer.directory, answer.project, only_new=event.only_new)
         if answer.project != self._project:
             self._shown = None
@@ -200,6 +202,13 @@ class Changes:
         elif not only_new and not self._hides_others:
             await self._visiting.begin()
         self._visiting.show_only_new(only_new)
+
+    def _is_of_later_run(self, project: str, review: Review) -> bool:
+        """Whether a run has probably ended since the review of this project was shown: it has more changes, and no user
+        has decided on it."""
+        if self._shown is None or project != self._project:
+            return False
+        return self._deciders <= {""} and not review.hunk_ids <= self._shown.hunk_ids
 
     @property
     def _hides_others(self) -> bool:

@@ -29,7 +29,7 @@ from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.app.site import ServerSite
 from drawbridge.server.app.stats import EVERY_SECONDS, ServerMonitor
 from drawbridge.server.auth.access import Access, OwnNames, owner_token
-from drawbridge.server.auth.audit import AuditLog
+from drawbridge.server.auth.audit import ServerAuditLog
 from drawbridge.server.auth.devices import Devices, hashed
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.tls import Certificate
@@ -87,7 +87,8 @@ class Server:
             certificate=lambda: certificate.shown if certificate is not None else None,
             notified=self.notifier.identify,
         )
-        self.entrance = Entrance(self.access, plan.client_limits, AuditLog(plan.data))
+        self.audit = ServerAuditLog(plan.data)
+        self.entrance = Entrance(self.access, plan.client_limits, self.audit)
         self.blobs = Blobs(plan.data / "blobs")
         self.core = Core(
             plan.data,

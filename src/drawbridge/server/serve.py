@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,7 @@ from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server import logs, upgrade
 from drawbridge.server.app.stats import METRICS_HOST, serving_metrics
 from drawbridge.server.auth.access import EVERYWHERE, OwnNames, is_loopback, served
+from drawbridge.server.auth.audit import ServerAuditLog
 from drawbridge.server.auth.devices import Devices, new_code
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.tls import Certificate, own_certificate
@@ -77,6 +78,7 @@ async def _serve(
     await server.open()
     tls = certificate.context() if certificate is not None else None
     async with (
+        _closing(server.audit),  # after the connections, whose ends are in the log
         serving_metrics(metered, core.metrics.total, server.monitor.health) as metrics,
         private_socket(core.terminal_sessions, core.context.editors, core, server.reviews),
         HttpServer(server.site, listener, terms(plan.clients), tls),
@@ -105,6 +107,14 @@ async def _serve(
                 await tasks.close()
         await server.close("the server is shutting down")  # the connections are closed after this
     return 0
+
+
+@contextlib.asynccontextmanager
+async def _closing(audit: ServerAuditLog) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(audit.close)
 
 
 def _sign_in_link(plan: Plan, port: int, entrance: Entrance) -> str | None:

@@ -1,9 +1,14 @@
 """Checks the format of a data directory. Older formats are read as they are and brought up to date, and newer ones are
 refused.
 
-``format.json`` contains the format. A directory without that file has format 0. Its metadata files lack some of the
-current fields, which are filled in when a file is read, and stored when it is next written. The indexes of histories
-have their own formats. An index in another format is rebuilt from its history.
+``format.json`` contains the format, which covers all files in the directory: the histories, and the files beside them
+(such as ``comments.json``, ``devices.json`` and ``push.json``). A change that an earlier version can't read, or would
+lose, needs a new format. A field with a default that may be lost does not. ``tests/server/test_saved_files.py`` fails
+if a structure changes one of the files.
+
+A directory without ``format.json`` has format 0. Its metadata files lack some of the current fields, which are filled in
+when a file is read, and stored when it is next written. The indexes of histories have their own formats. An index in
+another format is rebuilt from its history.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ import os
 import plistlib
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,17 +21,17 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from drawbridge import settings
-from drawbridge.core.errors import NoProgram, ProgramFailed
+from drawbridge.core.errors import NoProgram
 from drawbridge.core.own_command import own_command
 from drawbridge.settings.serve import LAUNCHD_LABEL
 from drawbridge.setup import copies, files, record
 from drawbridge.setup.files import Change, Step
 from drawbridge.setup.interpreter import is_passing
 from drawbridge.setup.plan import Plan
+from drawbridge.setup.programs import output_of, succeeds
 from drawbridge.setup.record import Record
 
 NAME: Final = "drawbridge"
-COMMAND_SECONDS: Final = 60
 
 SECRETS: Final = ("DRAWBRIDGE_SERVE_WEBHOOK",)
 """Variables that are never written to the service's file, which other users may be able to read."""
@@ -217,7 +216,7 @@ class Run:
 
     def apply(self) -> None:
         for command in self.commands:
-            _run(command)
+            output_of(*command)
 
 
 def service(platform: str = sys.platform, environ: Mapping[str, str] = os.environ, uid: int | None = None) -> Service:
@@ -370,29 +369,3 @@ def _quoted(word: str) -> str:
     """Quotes a value for systemd, where % begins a specifier everywhere."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'
-
-
-def succeeds(*command: str) -> bool:
-    try:
-        ended = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=COMMAND_SECONDS)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return ended.returncode == 0
-
-
-def _run(command: tuple[str, ...]) -> None:
-    """Runs a command. Raises ``ProgramFailed`` with the last line of the error output (or of the output, if the error
-    output is empty) if the command fails, or with the reason if it can't be run or takes too long."""
-    try:
-        ended = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, stdin=subprocess.DEVNULL
-        )
-    except OSError as error:
-        why = (error.strerror or "unknown reason").lower()
-        raise ProgramFailed(f"`{shlex.join(command)}` failed: it can't be run ({why}).") from None
-    except subprocess.TimeoutExpired:
-        raise ProgramFailed(f"`{shlex.join(command)}` failed: it took longer than {COMMAND_SECONDS} seconds.") from None
-    if ended.returncode:
-        last = ((ended.stderr or ended.stdout).strip().splitlines() or ["no output"])[-1]
-        last = last.removesuffix(".")
-        raise ProgramFailed(f"`{shlex.join(command)}` failed with exit code {ended.returncode}: {last}.")

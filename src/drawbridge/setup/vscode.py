@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import shutil
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import drawbridge
-from drawbridge.core.errors import NoProgram, ProgramFailed
+from drawbridge.core.errors import NoProgram
 from drawbridge.setup import copies, record, vsix
 from drawbridge.setup.plan import Plan
+from drawbridge.setup.programs import output_of
 from drawbridge.setup.record import Record
 
 PROGRAMS = ("code", "code-insiders", "codium", "cursor", "windsurf", "code-server")
 """VS Code, its Insiders build and compatible editors, in the order in which they are tried."""
-
-COMMAND_SECONDS = 120
-"""The time limit for one of the editor's commands, in seconds. code-server starts Node.js first."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +36,7 @@ class Install:
         with tempfile.TemporaryDirectory(prefix="drawbridge-") as directory:
             packed = Path(directory) / f"{self.identity}.vsix"
             vsix.pack(self.path, packed)
-            _run(self.program, "--install-extension", str(packed), "--force")
+            output_of(self.program, "--install-extension", str(packed), "--force")
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ class Uninstall:
         return [f"- {self.program} --uninstall-extension {self.identity}"]
 
     def apply(self) -> None:
-        _run(self.program, "--uninstall-extension", self.identity)
+        output_of(self.program, "--uninstall-extension", self.identity)
 
 
 def plan(program: str | None, *, remove: bool) -> Plan:
@@ -64,7 +60,7 @@ def plan(program: str | None, *, remove: bool) -> Plan:
     found, folder = _find(program), extension_directory()
     package = vsix.manifest(folder)
     identity = f"{package['publisher']}.{package['name']}"
-    listed = dict(line.partition("@")[::2] for line in _run(found, "--list-extensions", "--show-versions").split())
+    listed = dict(line.partition("@")[::2] for line in output_of(found, "--list-extensions", "--show-versions").split())
     there = {name.lower(): version for name, version in listed.items()}.get(identity.lower())
     if remove:
         return Plan(
@@ -106,22 +102,3 @@ def _find(program: str | None) -> str:
         f"{program} does not exist or is not executable" if program else f"None of {', '.join(PROGRAMS)} is on PATH"
     )
     raise NoProgram(f"{missing}. Install VS Code's command, or give its path with --program PATH.")
-
-
-def _run(program: str, *arguments: str) -> str:
-    """The output of a command. Raises ``ProgramFailed`` with the last line of the error output (or of the output, if
-    the error output is empty) if the command fails, or with the reason if it can't be run or takes too long."""
-    command = [program, *arguments]
-    try:
-        ended = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, stdin=subprocess.DEVNULL
-        )
-    except OSError as error:
-        why = (error.strerror or "unknown reason").lower()
-        raise ProgramFailed(f"`{shlex.join(command)}` failed: it can't be run ({why}).") from None
-    except subprocess.TimeoutExpired:
-        raise ProgramFailed(f"`{shlex.join(command)}` failed: it took longer than {COMMAND_SECONDS} seconds.") from None
-    if ended.returncode:
-        last = ((ended.stderr or ended.stdout).strip().splitlines() or ["no output"])[-1].removesuffix(".")
-        raise ProgramFailed(f"`{shlex.join(command)}` failed with exit code {ended.returncode}: {last}.")
-    return ended.stdout

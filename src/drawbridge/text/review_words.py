@@ -141,9 +141,14 @@ def _mode(mode: str | None) -> str:
     return MODES.get(mode or "", f"a file with the mode {mode}")
 
 
-def gone_words(by: str | None = None, decision: str | None = None) -> str:
+def gone_words(
+    by: str | None = None, decision: str | None = None, path: str | None = None, line: int | None = None
+) -> str:
     """Describes what happened to a hunk that no longer needs a decision. ``by``: the name of the user who decided
-    on it; None or empty if that is not known, or if the file has changed. ``decision``: None if it is not known."""
+    on it; None or empty if that is not known, or if the file has changed. ``decision``: None if it is not known.
+    ``path``, ``line``: where the file has changed; None or empty if that is not known."""
+    if not by and path:
+        return f"{path} changed{f' at line {line}' if line else ''} since you looked."
     if not by:
         return "This change no longer needs a decision: someone has decided on it, or the file has changed."
     return (
@@ -166,7 +171,7 @@ def refused_words(code: str, details: Mapping[str, Any], message: str, by: str, 
             "The review has changed since you saw it, so your decision was not applied. "
             f"Read what is new{where}, then decide again."
         )
-    return gone_words(by, details.get("decision"))
+    return gone_words(by, details.get("decision"), details.get("path"), details.get("line"))
 
 
 def _some(details: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from drawbridge.tui.colors import Palette, theme
 from drawbridge.tui.connection import RequestError
 from drawbridge.tui.dialogs import KEYS, REVIEW_KEYS, ConfirmDialog, HelpDialog
 from drawbridge.tui.drawing import Painter
+from drawbridge.tui.queue_dialog import QueueDialog
 from drawbridge.tui.requests import WARNING_SECONDS, complain
 from drawbridge.tui.screens.conversation import ConversationScreen
 from drawbridge.tui.screens.projects import HOW_TO_ADD, ProjectScreen
@@ -107,8 +108,8 @@ class AttachApp(App[None]):
 
     def _draw(self) -> None:
         self._stale = False
-        for screen in self.screen_stack:
-            if isinstance(screen, ProjectScreen | ConversationScreen | ReviewScreen):
+        for screen in list(self.screen_stack):  # a dialog may close itself
+            if isinstance(screen, ProjectScreen | ConversationScreen | ReviewScreen | QueueDialog):
                 screen.show()
 
     # The connection.
@@ -185,7 +186,7 @@ class AttachApp(App[None]):
         in the meantime.
         """
         self.client.connection.retry_now()
-        for screen in self.screen_stack:
+        for screen in list(self.screen_stack):  # a dialog may close itself
             if isinstance(screen, ReviewScreen):
                 screen.load()
 

@@ -104,7 +104,7 @@ async def begin_review(client: Client, directory: str) -> StartView:
 
     Raises ``NoReview``, with the connection closed, if no such review is found, and ``NoServer`` or ``BadSetting``.
     """
-    is_known, problem = False, ""
+    is_known, problem, missing = False, "", ""
     await client.connection.open()
     client.projects.apply(await client.connection.first("project_list"))
     for path in (directory, *map(str, Path(directory).parents)):
@@ -120,11 +120,13 @@ async def begin_review(client: Client, directory: str) -> StartView:
                 return StartView(project=project, review=True)
             else:
                 is_known = True
+                if path == directory:
+                    missing = missing or str(found["data"].get("missing") or "")
     await client.connection.close()
     if problem:
         raise NoReview(f"The review can't be shown: {problem}", is_failure=True)
     if is_known:
-        raise NoReview(f"There is nothing to review in {directory}.")
+        raise NoReview(" ".join(filter(None, (f"There is nothing to review in {directory}.", missing))))
     raise NoReview(no_session(directory))
 
 

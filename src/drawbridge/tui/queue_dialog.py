@@ -20,9 +20,6 @@ from drawbridge.tui.fields import PlainTextArea
 from drawbridge.tui.requests import do
 from drawbridge.tui.wording import one_line
 
-REFRESH_SECONDS = 0.25
-"""Seconds between two checks of the queue, which other clients can change too."""
-
 HINT = "Enter edit · d remove · K J up, down · n send now · Esc close"
 EDITING = "Ctrl-S save · Esc go back"
 MOVED = "The selected prompt is no longer in the queue. Press the key again for the one that is selected now."
@@ -58,8 +55,10 @@ class QueueDialog(ModalScreen[None]):
 
     def on_mount(self) -> None:
         self.query_one(PlainTextArea).display = False
-        self.set_interval(REFRESH_SECONDS, self._show_queue)
-        self._show_queue()
+        self.show()
+
+    def on_screen_resume(self) -> None:
+        self.show()
 
     @property
     def _queue(self) -> list[Mapping[str, Any]]:
@@ -71,15 +70,18 @@ class QueueDialog(ModalScreen[None]):
         at = self.query_one(OptionList).highlighted
         return self._shown[at] if at is not None and at < len(self._shown) else None
 
-    def _show_queue(self) -> None:
-        """Shows the queue as it is now; the same prompt stays selected."""
+    def show(self) -> None:
+        """Shows the queue as it is now; the same prompt stays selected. Called when the client's state has changed."""
         queue = self._queue
+        if not self.query(OptionList):
+            return  # the dialog is being built or closed
         if self._edited is not None:
             if all(one["run_id"] != self._edited for one in queue):
                 self.query_one(".hint", Static).update(Content("The prompt is no longer in the queue. Esc goes back."))
             return
         if not queue:
-            self.dismiss()
+            if self.is_current:
+                self.dismiss()
         elif queue != self._shown:
             before, options = self._current, self.query_one(OptionList)
             self._shown = queue
@@ -143,11 +145,12 @@ class QueueDialog(ModalScreen[None]):
     async def _save(self, run_id: str, text: str) -> None:
         await self._client.command("queue_edit", {"run_id": run_id, "prompt": text})
         self._begin(None)
-        self._show_queue()
+        self.show()
 
     def action_back(self) -> None:
         if self._edited is not None:
             self._begin(None)
+            self.show()  # the prompt may have left the queue meanwhile
         else:
             self.dismiss()
 

@@ -305,6 +305,34 @@ test('a prompt that is refused after the user left goes back to its project’s 
   assert.equal(kept.draft('p'), 'Write a poem');
 });
 
+test('an unconfirmed prompt of one window is kept when another window sends one', async () => {
+  const windows = [0, 1].map(() =>
+    world({
+      ...server(
+        () => [project()],
+        () => 0,
+      ),
+    }),
+  );
+  for (const { client } of windows) {
+    client.choose('p');
+    client.start('secret');
+  }
+  await rest();
+  await rest();
+  const [one, other] = windows;
+  void one.client.execute('first');
+  const sent = other.client.execute('second');
+  await rest();
+  other.hear({ request_id: other.asked.find(({ type }) => type === 'execute').request_id, type: 'accepted', data: {} });
+  await sent;
+  assert.deepEqual(
+    kept.unsent().map(({ prompt }) => prompt),
+    ['first'],
+  );
+  kept.dropUnsent(kept.unsent()[0].id);
+});
+
 test('the user who removes a project gets no notice about it', async () => {
   const { client, hear } = world({
     ...server(

@@ -150,6 +150,13 @@ test('the search for the end of emphasis is bounded', () => {
   assert.ok(searched <= 1_000_000, `${searched} characters`); // without a limit: 60 million for each of nine depths
 });
 
+test('a text with very many markers between two asterisks is not emphasized', () => {
+  const marked = (count) => made(`**${'a_b '.repeat(count)}c**`);
+  assert.match(marked(50), /<strong>/);
+  assert.doesNotMatch(marked(100), /<strong>/);
+  assert.match(made(`**see \`${'a_'.repeat(100)}\` c**`), /<strong>/); // those in code don't count
+});
+
 test('a long text between two asterisks is not emphasized', () => {
   assert.match(made(`*${'a '.repeat(200)}a*`), /<em>/);
   assert.doesNotMatch(made(`*${'a '.repeat(300)}a*`), /<em>/);

@@ -5,10 +5,13 @@ contains no secrets.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import json
 import multiprocessing
 import os
+import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +249,50 @@ def test_a_failed_write_is_logged_and_not_raised(tmp_path: Path, caplog: pytest.
     AuditLog(tmp_path).write("connected", by="phone")
     assert "the audit log can't be written" in caplog.text
     assert "phone" in caplog.text
+
+
+async def test_clients_are_answered_while_the_audit_log_is_locked(tmp_path: Path) -> None:
+    """The lock is another process's. Each entry is written in its turn once the lock is released."""
+    async with serving(tmp_path / "data", "--allow", tmp_path) as server, server.client() as owner:
+        async with locked(server.data / FILE):
+            for number in range(3):
+                (tmp_path / f"{number}").mkdir()
+                await owner.ask("project_create", {"path": str(tmp_path / f"{number}"), "agent": "demo"})
+            assert events(server.data, "project_created") == []
+        await until(lambda: len(events(server.data, "project_created")) == 3)
+        found = await owner.ask("project_list")
+        created = [one["id"] for one in sorted(found["data"]["projects"], key=lambda one: str(one["path"]))]
+        assert [entry["project_id"] for entry in events(server.data, "project_created")] == created
+
+
+async def test_a_server_ends_while_the_audit_log_is_locked(tmp_path: Path) -> None:
+    """The entries that could not be written are in the server's log."""
+    (tmp_path / "code").mkdir()
+    async with (
+        serving(tmp_path / "data", "--allow", tmp_path) as server,
+        server.client() as owner,
+        locked(server.data / FILE),
+    ):
+        await owner.ask("project_create", {"path": str(tmp_path / "code"), "agent": "demo"})
+        code, errors = await server.end()
+    assert code == 0
+    assert "the audit log can't be written (it is locked by another process)" in errors
+    assert '"event":"project_created"' in errors
+
+
+@contextlib.asynccontextmanager
+async def locked(path: Path) -> AsyncIterator[None]:
+    """Another process holds the lock of the file during the block."""
+    code = "import fcntl, sys; held = open(sys.argv[1]); fcntl.flock(held, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
+    pipe = asyncio.subprocess.PIPE
+    holder = await asyncio.create_subprocess_exec(sys.executable, "-c", code, str(path), stdin=pipe, stdout=pipe)
+    assert holder.stdout is not None
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await holder.stdout.readline()
+        yield
+    finally:
+        await holder.communicate(b"")  # which ends it
 
 
 def test_an_entry_that_no_longer_fits_leaves_no_fragment(

@@ -41,7 +41,7 @@ from tests.server import processes
 from tests.server.auth.rig import OWNER, Server, code_of, serving
 from tests.server.processes import refused
 from tests.server.wire_client import WireClient, connected
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, until
 
 PrivateKey = ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 
@@ -460,6 +460,27 @@ async def test_unusable_files_and_refused_signatures_are_logged_once(
     async with connected(server.url) as client:
         assert await log_in(client, ADA) == "SIGNATURE_WRONG"
     assert caplog.text.count("SSH keys are not accepted: ") == 2
+
+
+async def test_clients_are_served_while_the_key_file_hangs(
+    server: Server, file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A named pipe stands for a file on a disk that does not respond. The keys that were last read remain valid."""
+    async with connected(server.url) as client:
+        assert await log_in(client, ADA) == "auth"
+    monkeypatch.setattr(entrance_module, "KEYS_SECONDS", 0.1)
+    pipe = file.with_name("pipe")
+    os.mkfifo(pipe, 0o600)
+    os.replace(pipe, file)
+    try:
+        async with server.client() as owner, connected(server.url) as client:
+            await until(lambda: "its disk does not respond" in caplog.text)
+            await owner.ask("health_check")
+            assert await log_in(client, ADA) == "auth"
+    finally:
+        os.rename(file, pipe)
+        file.write_text("")
+        os.close(os.open(pipe, os.O_RDWR))  # ends the thread that waits for the pipe
 
 
 def test_a_file_of_another_user_is_not_used(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
+from drawbridge.server.checkpoints.git import index as git_index
 from tests.server.checkpoints.rig import RUN, everything, git
 
 
@@ -136,6 +138,32 @@ async def test_a_staged_file_is_read_again_only_once(
         assert not await is_one_command_more()
         (project / name).write_text("not staged\n")
         assert not await is_one_command_more()
+
+
+async def test_a_changed_index_is_scanned_only_once(
+    project: Path, checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scanned: list[str] = []
+    scan = git_index.scan
+
+    def counted(file: Path, *words: Any) -> git_index.Scanned | None:
+        scanned.append(file.name)
+        return scan(file, *words)
+
+    async def scans() -> int:
+        async with checkpoints.operations.exclusive() as git:
+            await checkpoints.work_tree.current(git, f"refs/drawbridge/proj_1/{RUN}/before")
+        count = len(scanned)
+        scanned.clear()
+        return count
+
+    await checkpoints.snapshotter.create(RUN, "before")
+    monkeypatch.setattr(git_index, "scan", counted)
+    await scans()
+    assert await scans() == 0
+    git(project, "rm", "-q", "--cached", "old.txt")
+    assert await scans() == 1
+    assert await scans() == 0
 
 
 async def test_a_staged_file_that_does_not_exist_is_unchanged(project: Path) -> None:

@@ -57,7 +57,7 @@ async def test_git_is_run_only_if_our_reader_cannot_read_the_index(
         assert found.paths == {"noise.log", "mine.txt", "build/", "src/b.log"}
         assert found.folders == {"", "src"}
         assert list(found.ignoring or ()) == [str(project / ".gitignore")]
-        monkeypatch.setattr(git_index, "paths", lambda file, id_bytes: None)
+        monkeypatch.setattr(git_index, "scan", lambda file, id_bytes: None)
         by_git = await find_untracked(operation, project)
         assert by_git.paths - {""} == found.paths
         assert by_git.ignoring is None, "the next checkpoint can't rely on it"

@@ -94,6 +94,7 @@ class MemoryGit:
             "diff-tree": lambda: self._differences(words[-4], words[-3]),
             "for-each-ref": lambda: self._listed_refs(words[2]),
             "hash-object": lambda: "".join(self.blob(self.folder[file].content) + "\n" for file in stdin.split()),
+            "ls-tree": lambda: self._listed(words[2], words[-1]),
             "read-tree": lambda: self._read(environment["GIT_INDEX_FILE"], words[1]),
             "unpack-objects": lambda: self._unpack(stdin.encode(errors="surrogateescape")),
             "update-index": lambda: self._put(environment["GIT_INDEX_FILE"], stdin),
@@ -170,6 +171,10 @@ class MemoryGit:
         found = ((path, one.get(path, NO_ENTRY), other.get(path, NO_ENTRY)) for path in paths)
         return "".join(f":{was[0]} {now[0]} {was[1]} {now[1]} M\0{path}\0" for path, was, now in found)
 
+    def _listed(self, name: str, path: str) -> str:
+        entry = self.files(name).get(path)
+        return "" if entry is None else f"{entry[0]} blob {entry[1]}\t{path}\0"
+
     def _listed_refs(self, prefix: str) -> str:
         found = ((name.removeprefix(prefix), id) for name, id in sorted(self._refs.items()) if name.startswith(prefix))
         return "".join(
@@ -234,8 +239,9 @@ class MemoryWorkTree:
         """The work tree as a review expects it."""
         return cast(WorkTree, self)
 
-    async def checkpoint(self, review: Review, run: str, when: When) -> None:
-        """Takes a checkpoint of a run, and extends the review to it."""
+    async def checkpoint(self, review: Review, run: str, when: When, *, stays_open: bool = False) -> None:
+        """Takes a checkpoint of a run, and extends the review to it. ``stays_open``: as in ``Review.extend``."""
         git = self._git.opened()
         tree, filtered = await self.current(git, "")
-        await review.extend(git, run, when, await committed(git, tree, f"{run} {when}", filtered))
+        commit = await committed(git, tree, f"{run} {when}", filtered)
+        await review.extend(git, run, when, commit, stays_open=stays_open)

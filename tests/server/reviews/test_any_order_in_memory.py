@@ -181,7 +181,9 @@ class SomeReview:
         self._is_in_run = False
         """Whether the last checkpoint, or reading, was during a run."""
         self._is_active = False
-        """Whether that run is still active."""
+        """Whether that run is still active, or has left something running in the background."""
+        self.is_left_open = False
+        """Whether no run is active, and the last one has left something running in the background."""
         self._has_missed = self._has_lost = False
         """Whether the checkpoint before the latest run is missing; whether the review may lack what it changed."""
 
@@ -198,7 +200,7 @@ class SomeReview:
         self._is_in_run = self._is_in_run and self._is_active
         self.head = dict(disk)
 
-    def model_extend(self, when: When, disk: State) -> None:
+    def model_extend(self, when: When, disk: State, *, stays_open: bool = False) -> None:
         if not self._has_begun:
             self.base = dict(disk)
         elif when == "before" and not self.counts:
@@ -206,11 +208,12 @@ class SomeReview:
         if when == "before" or not self._has_begun:
             self._has_lost = self._has_missed and not self._has_begun
         self.head = dict(disk)
-        self._has_begun, self._has_missed, self._is_in_run = True, False, when == "before"
-        self._is_active = self._is_active or when == "before"
+        self._has_begun, self._has_missed, self._is_in_run = True, False, when == "before" or stays_open
+        self._is_active = self._is_active or when == "before" or stays_open
 
     async def begin(self, agent: str, run: str, disk: State, *, fails: bool) -> None:
         self.running[agent] = run
+        self.is_left_open = False
         if fails:
             self._has_missed = True
             await self.review.miss("git failed.")
@@ -218,21 +221,30 @@ class SomeReview:
             self.model_extend("before", disk)
             await self._tree.checkpoint(self.review, run, "before")
 
-    async def end(self, agent: str, disk: State, *, fails: bool) -> None:
-        """Ends a run. If it ends during another one, it does not end the agents' work."""
+    async def end(self, agent: str, disk: State, *, fails: bool, leaves: bool) -> None:
+        """Ends a run. If it ends during another one, it does not end the agents' work. ``leaves``: whether it leaves
+        something running in the background."""
         run = self.running.pop(agent)
         if not self.running and fails:
             self._is_active = False
             self.review.end()
         elif not self.running:
-            self.model_extend("after", disk)
-            await self._tree.checkpoint(self.review, run, "after")
+            self.is_left_open = leaves
+            self.model_extend("after", disk, stays_open=leaves)
+            await self._tree.checkpoint(self.review, run, "after", stays_open=leaves)
+
+    async def close(self, disk: State) -> None:
+        """Ends what the last run has left running."""
+        self._is_active = self.is_left_open = False
+        self.review.end()
+        await self.read(disk)
 
     def restart(self, *, continues: bool) -> None:
         """Continues like a new server, which knows only what is stored. ``continues``: whether the runs are still
         active."""
         self.review = Review(self._id, self._folder)
         self._is_active = continues
+        self.is_left_open = False
         if continues:
             self.review.continues()
         else:
@@ -438,10 +450,15 @@ class World:
         self.change()
 
     async def step_end(self) -> None:
+        """A run ends or, if none is active, what the last one has left running."""
         running = sorted((agent, name) for agent, name in AGENTS.items() if agent in self.reviews[name].running)
         if running:
             agent, name = self.chance.choice(running)
-            await self.reviews[name].end(agent, self.disk, fails=self.chance.random() < 0.1)
+            leaves = agent == "managed" and self.chance.random() < 0.5
+            await self.reviews[name].end(agent, self.disk, fails=self.chance.random() < 0.1, leaves=leaves)
+        elif self.reviews["project"].is_left_open:  # what was left running ends, or its time is over
+            self.happens("work in the background")
+            await self.reviews["project"].close(self.disk)
 
     async def step_person(self) -> None:
         self.change()
@@ -633,7 +650,7 @@ async def test_the_review_matches_a_thousand_sequences(tmp_path: Path) -> None:
     for seed in range(1_000):
         for what, count in (await play(seed, tmp_path)).played.items():
             played[what] = played.get(what, 0) + count
-    assert len(played) == 12, played
+    assert len(played) == 13, played
     assert min(played.values()) > 40, played
 
 

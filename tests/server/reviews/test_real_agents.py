@@ -300,3 +300,20 @@ async def test_a_real_agent_receives_a_comment_and_answers_it(agent: str, direct
         assert [hunk["answers"] for file in review["files"] for hunk in file["hunks"]] == [[comment]]
         assert [(one["comment_id"], one["state"]) for one in review["comments"]] == [(comment, "sent")]
         assert poem.read_text() == POEM.replace("line 17\n", "Line seventeen\n")
+
+
+@pytest.mark.slow
+async def test_a_real_agents_background_command_is_reviewed(directory: Path, home: Path) -> None:
+    """It writes after its run. Claude Code then begins a run on its own."""
+    (directory / "song.txt").write_text(POEM)
+    command = f"until [ -e {home}/later ]; do sleep 0.05; done; {COMMANDS[0]}"
+    block = messages_stub.tool_use("Bash", command=command, description="Later", run_in_background=True)
+    turns = [block, messages_stub.text("Started."), messages_stub.text("It has ended.")]
+    async with claude(directory, turns, acp=False) as it:
+        await it.runs(unconfined=False)
+        assert hunks(await it.review()) == []
+        (home / "later").touch()
+        await it.finishes()
+        assert hunks(await it.review()) == [BY_COMMAND]
+        (directory / "poem.txt").write_text("by a person\n")
+        assert hunks(await it.review()) == [BY_COMMAND]

@@ -17,7 +17,7 @@ from drawbridge.server.checkpoints.private import Largest
 from drawbridge.server.checkpoints.snapshotter import Snapshotter
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import ReviewNumbers
-from drawbridge.server.reviews import contents, recorded_diff
+from drawbridge.server.reviews import contents, recorded_diff, review_commits
 from drawbridge.server.reviews.commenting import Commenting
 from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.tui.drawing import files_of
@@ -105,6 +105,26 @@ async def test_a_users_edit_in_a_hunk_shows_the_whole_change(tmp_path: Path) -> 
         assert hunks(review) == [("poem.txt", "line 3\n", "LINE 3, and more\n")]
         await one.decide(all=True, version=review["version"], decision="undo")
         assert one.text() == POEM
+
+
+async def test_files_with_the_same_shown_name_are_decided_by_hunk(tmp_path: Path) -> None:
+    """A user who decides on one of them has not seen the other."""
+    names = ("caf\udce8.txt", "caf\udce9.txt")
+
+    def work(directory: Path) -> None:
+        for name in names:
+            (directory / name).write_text(f"{name[3:4]!r}\n")
+
+    async with reviewing(tmp_path) as one:
+        await one.run(work)
+        review = await one.get()
+        error = await one.refused(files=["caf\ufffd.txt"], version=review["version"], decision="undo")
+        assert (error.code, error.field) == ("VALIDATION_FAILED", "data.files")
+        shown = "The review has several files that are shown as caf\ufffd.txt. Decide on each of their changes."
+        assert error.text == shown
+        left = await one.decide(hunks=[review["files"][0]["hunks"][0]["id"]], decision="undo")
+        assert len(left["files"]) == 1
+        assert [(one.directory / name).exists() for name in names].count(True) == 1
 
 
 async def test_the_deciding_client_also_gets_the_record(tmp_path: Path) -> None:
@@ -550,6 +570,19 @@ async def test_lists_show_no_review_of_a_missing_directory(tmp_path: Path) -> No
         await until(lambda: project.info().review == ReviewNumbers(files=3, hunks=4, added=3, removed=3))
 
 
+async def test_a_refused_hunk_names_no_file_that_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decision is no longer remembered, and the file is as it was shown."""
+    monkeypatch.setattr(review_commits, "REMEMBERED", 1)
+    async with reviewing(tmp_path) as one:
+        text = POEM.replace("line 3\n", "LINE 3\n").replace("line 17\n", "LINE 17\n")
+        await one.run(lambda directory: (directory / "poem.txt").write_text(text))
+        ids = [hunk["id"] for file in (await one.get())["files"] for hunk in file["hunks"]]
+        for id in ids:
+            await one.decide(hunks=[id], decision="keep")
+        refused = await one.refused(hunks=ids[:1], decision="keep")
+        assert (refused.code, refused.details) == ("HUNK_GONE", {"gone": ids[0]})
+
+
 async def test_a_hunk_that_changed_on_disk_is_refused(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
@@ -558,7 +591,8 @@ async def test_a_hunk_that_changed_on_disk_is_refused(tmp_path: Path) -> None:
         before = one.text()
         for decision in ("keep", "undo"):
             refused = await one.refused(hunks=[id_of(review, "LINE 3")], decision=decision)
-            assert (refused.code, refused.details) == ("HUNK_GONE", {"gone": id_of(review, "LINE 3")})
+            where = {"gone": id_of(review, "LINE 3"), "path": "poem.txt", "line": 3}
+            assert (refused.code, refused.details) == ("HUNK_GONE", where)
         refused = await one.refused(all=True, version=review["version"], decision="undo")
         assert refused.code == "HUNK_GONE"
         assert one.text() == before

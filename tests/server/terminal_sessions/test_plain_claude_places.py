@@ -41,6 +41,8 @@ async def test_a_conversation_continues_in_a_worktree(rig: ServedWorkstation, se
     async with asked(rig, server, *turns) as (claude, phone):
         claude.pane.wait_for("In the worktree.")
         await phone.state("finished")
+        review = (await phone.client.ask("review_get", project_id=phone.project))["data"]
+        assert review["missing"].startswith("The agent worked in .claude/worktrees/trial.")
         claude.prompt("And now")
         claude.pane.wait_for("Second answer.")
         await phone.state("finished")

@@ -471,6 +471,87 @@ async def test_a_late_checkpoint_is_said_until_the_next_run(
     assert later["version"] != left["version"]
 
 
+def worktree(place: Path) -> Path:
+    """Creates a git worktree where Claude Code creates one."""
+    path = place / ".claude" / "worktrees" / "trial"
+    git(place, "worktree", "add", "-q", str(path))
+    return path
+
+
+def elsewhere(directory: str) -> str:
+    return (
+        f"The agent worked in {directory}. Changes there are not in this review. Start the agent in that directory to "
+        "review what it changes."
+    )
+
+
+async def test_a_review_names_the_worktree_of_the_latest_run(rig: SocketRig, place: Path) -> None:
+    at, trial = At(rig, place), worktree(place)
+    await at.begins()
+    await rig.does("project_join", at.session.project)
+    at.session.cwd = trial
+    await at.may_write()
+    (trial / "poem.txt").write_text("in the worktree\n")
+    await at.stops()
+    assert rig.client.updates("review_changed")[-1]["state"] == "decided"
+    review = await at.get()
+    assert (hunks(review), review["missing"]) == ([], elsewhere(".claude/worktrees/trial"))
+    await at.begins("Go on there")
+    at.session.cwd = place
+    await at.may_write()
+    await at.stops()
+    assert (await at.get())["missing"] == elsewhere(".claude/worktrees/trial"), "it worked in both"
+    await at.begins("Go on here")
+    at.replace("line 3\n", "LINE 3\n")
+    (place / "sub").mkdir()
+    at.session.cwd = place / "sub"
+    await at.stops()
+    review = await at.get()
+    assert ([added for _, _, added in hunks(review)], review["missing"]) == (["LINE 3\n"], "")
+
+
+async def test_a_subagents_worktree_is_named_for_its_run(rig: SocketRig, place: Path) -> None:
+    at, trial = At(rig, place), place.parent / "trial"
+    git(place, "worktree", "add", "-q", str(trial))
+    await at.begins()
+    await at.may_write(agent_id="a1", agent_type="general-purpose", cwd=str(trial))
+    at.replace("line 3\n", "LINE 3\n")
+    await at.stops()
+    review = await at.get()
+    assert ([added for _, _, added in hunks(review)], review["missing"]) == (["LINE 3\n"], elsewhere("../trial"))
+
+
+async def test_opening_a_conversation_elsewhere_is_not_work(rig: SocketRig, place: Path) -> None:
+    at, trial = At(rig, place), worktree(place)
+    await at.begins()
+    at.replace("line 3\n", "LINE 3\n")
+    at.session.cwd = trial
+    await at.session.reports("SessionStart", source="resume")
+    await at.settled()
+    review = await at.get()
+    assert ([added for _, _, added in hunks(review)], review["missing"]) == (["LINE 3\n"], "")
+
+
+async def test_the_worktree_is_still_named_after_a_restart(tmp_path: Path) -> None:
+    async with socket_rig(tmp_path, Limits()) as rig:
+        make_repository(rig.folder / "one")
+        trial = worktree(rig.folder / "one")
+        at = At(rig, rig.folder / "one")
+        await at.begins()
+        await at.may_write(cwd=str(trial))
+        await at.settled()
+    async with socket_rig(tmp_path, Limits()) as rig:
+        at.session.at(rig)
+        at.rig = rig
+        assert (await at.get())["missing"] == elsewhere(".claude/worktrees/trial")
+        await at.may_write()
+        await at.stops()
+        assert (await at.get())["missing"] == elsewhere(".claude/worktrees/trial"), "the same run continues"
+        await at.begins()
+        await at.stops()
+        assert (await at.get())["missing"] == ""
+
+
 @pytest.mark.thorough
 async def test_a_git_error_does_not_block_the_agent(
     rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -216,54 +218,51 @@ async def test_comments_that_another_client_sent_are_shown_as_sent(server: Serve
         await owner.ask("agent_interrupt", {}, project)
 
 
+@contextlib.asynccontextmanager
+async def commented_terminal(home: Path, *, ended: bool = False) -> AsyncIterator[Person]:
+    """A person has sent a comment on what a terminal session changed. ``ended``: whether the agent has ended before."""
+    (home / "blog").mkdir()
+    directory = make_repository(home / "blog")
+    async with serving(home / "data", "--no-tls", "--allow", home) as server:
+        session = ReportedSession(server, directory)
+        await session.runs("t1", "Shout", poem(line_5="LINE 5"))
+        if ended:
+            await session.reports("SessionEnd", reason="prompt_input_exit")
+        async with attached(server, session.project) as person:
+            await opens(person)
+            await begins(person)
+            await adds(person, "Why capitals?")
+            await person.presses("S")
+            await person.sees("Send 1 comment?")
+            await person.presses("y")
+            yield person
+
+
 @pytest.mark.slow
 async def test_comments_on_a_terminal_session_can_be_withdrawn(home: Path) -> None:
     """The comments wait until the agent stops, and are drafts again once they are withdrawn."""
-    (home / "blog").mkdir()
-    directory = make_repository(home / "blog")
-    async with serving(home / "data", "--no-tls", "--allow", home) as server:
-        session = ReportedSession(server, directory)
-        await session.runs("t1", "Shout", poem(line_5="LINE 5"))
-        async with attached(server, session.project) as person:
-            await opens(person)
-            await begins(person)
-            await adds(person, "Why capitals?")
-            await person.presses("S")
-            await person.sees("Send 1 comment?")
-            await person.presses("y")
-            await is_told(person, "Waiting: 1 comment. The agent will get the comments when it next stops")
-            await person.sees("▎ You  Waiting")
-            await person.presses("C")
-            await is_open(person, CommentsDialog)
-            await person.sees("The agent will get the comments when it next stops", "w withdraw")
-            await person.presses("w")
-            await person.loses("w withdraw")
-            await person.sees("S send 1")
-            await person.presses("escape")
-            await person.sees("▎ You  Draft")
+    async with commented_terminal(home) as person:
+        await is_told(person, "Waiting: 1 comment. The agent will get the comments when it next stops")
+        await person.sees("▎ You  Waiting")
+        await person.presses("C")
+        await is_open(person, CommentsDialog)
+        await person.sees("The agent will get the comments when it next stops", "w withdraw")
+        await person.presses("w")
+        await person.loses("w withdraw")
+        await person.sees("S send 1")
+        await person.presses("escape")
+        await person.sees("▎ You  Draft")
 
 
 async def test_comments_that_cannot_be_sent_can_be_copied(home: Path) -> None:
-    (home / "blog").mkdir()
-    directory = make_repository(home / "blog")
-    async with serving(home / "data", "--no-tls", "--allow", home) as server:
-        session = ReportedSession(server, directory)
-        await session.runs("t1", "Shout", poem(line_5="LINE 5"))
-        await session.reports("SessionEnd", reason="prompt_input_exit")
-        async with attached(server, session.project) as person:
-            await opens(person)
-            await begins(person)
-            await adds(person, "Why capitals?")
-            await person.presses("S")
-            await person.sees("Send 1 comment?")
-            await person.presses("y")
-            await is_told(person, "Press y to copy the comments as a prompt.")
-            assert person.app.clipboard == ""
-            await person.presses("y")
-            await is_told(person, "The prompt was copied, if your terminal allows that.")
-            assert "Why capitals?" in person.app.clipboard
-            assert "LINE 5" in person.app.clipboard
-            await person.sees("▎ You  Draft")
+    async with commented_terminal(home, ended=True) as person:
+        await is_told(person, "Press y to copy the comments as a prompt.")
+        assert person.app.clipboard == ""
+        await person.presses("y")
+        await is_told(person, "The prompt was copied, if your terminal allows that.")
+        assert "Why capitals?" in person.app.clipboard
+        assert "LINE 5" in person.app.clipboard
+        await person.sees("▎ You  Draft")
 
 
 @pytest.mark.slow

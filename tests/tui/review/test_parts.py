@@ -160,6 +160,7 @@ def test_who_was_first_is_reported() -> None:
 
     assert words("HUNK_GONE", by="Bob", decision="edit").startswith("Bob already edited this change.")
     assert words("HUNK_GONE", gone="h").startswith("This change no longer needs a decision")
+    assert words("HUNK_GONE", gone="h", path="src/a.py", line=12) == "src/a.py changed at line 12 since you looked."
     assert words("HUNK_GONE", is_hunk=False).startswith("The review has changed since you saw it, so")
     assert words("HUNK_GONE", is_hunk=False, paths=["a.py", "b.py"], files=3).endswith(
         " Read what is new in a.py and 2 other files, then decide again."

@@ -240,9 +240,7 @@ async def test_a_change_on_disk_is_shown_when_the_user_returns(server: Server, r
         await is_at(person, "poem.txt: LINE 5")
         (repository / "poem.txt").write_text(poem(line_5="Another 5", line_30="LINE 30"))
         await person.presses("a")
-        await is_told(
-            person, "This change no longer needs a decision: someone has decided on it, or the file has changed."
-        )
+        await is_told(person, "poem.txt changed at line 5 since you looked.")
         await person.sees("+ Another 5")
         (repository / "poem.txt").write_text(poem(line_5="A third 5", line_30="LINE 30"))
         person.app.on_app_focus()

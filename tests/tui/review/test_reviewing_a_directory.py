@@ -172,6 +172,7 @@ async def test_the_reason_why_no_review_is_shown_is_printed(home: Path, blog: Pa
 
 
 EMPTY: dict[str, Any] = {"type": "review", "data": {"files": [], "more": 0}}
+ELSEWHERE: dict[str, Any] = {"type": "review", "data": {**EMPTY["data"], "missing": "The agent worked in ../b."}}
 ERROR: dict[str, Any] = {"type": "error", "data": {"code": "CHECKPOINT_NOT_FOUND", "message": "Too large to review."}}
 
 
@@ -180,9 +181,11 @@ ERROR: dict[str, Any] = {"type": "error", "data": {"code": "CHECKPOINT_NOT_FOUND
     [
         (EMPTY, ERROR, "There is nothing to review in /home/ada/blog."),
         (ERROR, EMPTY, "The review can't be shown: Too large to review."),
+        (ELSEWHERE, EMPTY, "There is nothing to review in /home/ada/blog. The agent worked in ../b."),
+        (EMPTY, ELSEWHERE, "There is nothing to review in /home/ada/blog."),
     ],
 )
-async def test_an_error_is_reported_unless_a_nearer_review_was_read(
+async def test_the_reason_for_an_empty_review_is_the_nearest_one(
     inside: dict[str, Any], above: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = {"approvals": [], "last_active": "", "last_seq": 1}

@@ -10,7 +10,8 @@ import { Button, Text } from '../ui/elements.tsx';
 import { isComposing, isTouch } from '../ui/typing.ts';
 import type { ApprovalCard } from './card.tsx';
 import type { CardProps } from './card-view.tsx';
-import { type Always, changesFiles } from './input.ts';
+import type { Always } from '../protocol/messages.ts';
+import { changesFiles } from './input.ts';
 import { type Reason, reasonsFor } from './reasons.ts';
 import { Value } from './value.tsx';
 

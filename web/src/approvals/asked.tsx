@@ -8,6 +8,7 @@ import { Counts } from '../diff/counts.tsx';
 import { Diff } from '../diff/diff.tsx';
 import { compare, type Difference } from '../diff/lines.ts';
 import type { Comments } from '../diff/comment.tsx';
+import type { PermissionRequest, ProposalOf } from '../protocol/messages.ts';
 import { shownPath } from '../ui/dom.ts';
 import { Icon, Text } from '../ui/elements.tsx';
 import { Replaced } from '../ui/must.tsx';
@@ -23,18 +24,17 @@ import {
   isToolCall,
   othersIn,
   planIn,
-  type Risk,
   risksIn,
   shownFlags,
   textsIn,
 } from './input.ts';
 import { type Cell, cellsOf, nameOf, pathOf } from './notebook.ts';
-import { Plan } from './plan.tsx';
+import { type Forms, Plan } from './plan.tsx';
 import { Rest } from './rest.tsx';
 import { Value } from './value.tsx';
 
 export type Context = {
-  request: any;
+  request: PermissionRequest;
   /** Whether files are shown whole. */
   whole: Signal<boolean>;
   /** The project's directory. */
@@ -42,6 +42,8 @@ export type Context = {
   comments?: Comments;
   /** Called when something that may have been in view is drawn in another form. */
   redrawn?: () => void;
+  /** The form in which each block of a plan is drawn. */
+  forms?: Forms;
   /** The input fields that are being edited below. A field stays in view beside its editor while parts are folded. */
   edited?: readonly string[];
 };
@@ -52,7 +54,7 @@ const NONE: readonly string[] = [];
 const RAW = 'rawInput.';
 
 /** All of a request except the diff of its proposal. */
-export function Asked({ request, root, comments, redrawn, whole, edited = NONE }: Context) {
+export function Asked({ request, root, comments, redrawn, forms, whole, edited = NONE }: Context) {
   const { input } = request;
   return (
     <>
@@ -61,9 +63,9 @@ export function Asked({ request, root, comments, redrawn, whole, edited = NONE }
       {!isObject(input) ? (
         <Value text={asText(input)} />
       ) : isToolCall(request) ? (
-        <Call request={request} root={root} comments={comments} redrawn={redrawn} whole={whole} edited={edited} />
+        <Call {...{ request, root, comments, redrawn, forms, whole, edited }} />
       ) : (
-        <Fields request={request} comments={comments} redrawn={redrawn} edited={edited} />
+        <Fields {...{ request, comments, redrawn, forms, edited }} />
       )}
       <Path request={request} root={root} />
     </>
@@ -75,7 +77,7 @@ export function Asked({ request, root, comments, redrawn, whole, edited = NONE }
  * of a very long one.
  */
 function Path({ request: { proposal, title }, root }: Pick<Context, 'request' | 'root'>) {
-  const path = proposal && shownPath(proposal.path, root);
+  const path = proposal ? shownPath(proposal.path, root) : '';
   if (!proposal || title?.path === path) return null;
   return (
     <div class="change">
@@ -88,9 +90,9 @@ function Path({ request: { proposal, title }, root }: Pick<Context, 'request' | 
   );
 }
 
-type FieldsProps = Pick<Context, 'request' | 'comments' | 'redrawn'> & { edited: readonly string[] };
+type FieldsProps = Pick<Context, 'request' | 'comments' | 'redrawn' | 'forms'> & { edited: readonly string[] };
 
-function Fields({ request, comments, redrawn, edited }: FieldsProps) {
+function Fields({ request, comments, redrawn, forms, edited }: FieldsProps) {
   const { input } = request;
   const plan = planIn(request);
   const main = typeof input.command === 'string' ? 'command' : '';
@@ -112,7 +114,7 @@ function Fields({ request, comments, redrawn, edited }: FieldsProps) {
       )}
       {plan !== undefined && (
         <Replaced isReplaced={isEdited('plan')}>
-          <Plan text={plan} comments={comments} redrawn={redrawn} />
+          <Plan text={plan} comments={comments} redrawn={redrawn} forms={forms} />
         </Replaced>
       )}
       <Rest request={request} input={input} drawn={drawn} edited={edited} />
@@ -120,7 +122,7 @@ function Fields({ request, comments, redrawn, edited }: FieldsProps) {
   );
 }
 
-function Call({ request, root, comments, redrawn, whole, edited = NONE }: Context) {
+function Call({ request, root, comments, redrawn, forms, whole, edited = NONE }: Context) {
   const { input, proposal } = request;
   const plan = planIn(request);
   const changes = proposal ? [] : changesIn(request);
@@ -132,7 +134,7 @@ function Call({ request, root, comments, redrawn, whole, edited = NONE }: Contex
       <Flags request={request} input={input} />
       {raw && <Flags request={request} input={raw} prefix={RAW} />}
       {command && <Value text={command} risks={risksIn(request, 'rawInput.command')} />}
-      {plan !== undefined && <Plan text={plan} comments={comments} redrawn={redrawn} />}
+      {plan !== undefined && <Plan text={plan} comments={comments} redrawn={redrawn} forms={forms} />}
       {changes.length > 0 && (
         <Changes changes={changes} root={root} comments={comments} whole={whole} id={request.approval_id} />
       )}
@@ -226,17 +228,16 @@ export function Changes({
 
 /** The diff of a proposal, cell by cell for a notebook if the cells show the whole change, otherwise in one piece. */
 export function Proposed({
-  request,
+  proposal,
   compared,
   comments,
   whole,
 }: {
-  request: any;
+  proposal: ProposalOf;
   compared: Difference;
   comments?: Comments;
   whole: Signal<boolean>;
 }) {
-  const { proposal } = request;
   const notebook = useMemo(
     () => (/\.ipynb$/i.test(proposal.path) ? cellsOf(proposal.old_text, proposal.new_text) : undefined),
     [proposal],
@@ -299,14 +300,14 @@ function Links({ targets, root }: { targets?: Record<string, string>; root: stri
 }
 
 /** The distinct risks of the request, without those that `Flags` shows. */
-function Risks({ request }: { request: any }) {
+function Risks({ request }: { request: PermissionRequest }) {
   const { input, risks } = request;
   const flags = [
     ...flagsIn(request, input),
     ...(isToolCall(request) && isObject(input.rawInput) ? flagsIn(request, input.rawInput, RAW) : []),
   ].map(({ risk }) => risk);
-  const others = (risks ?? []).filter((risk: Risk) => !flags.includes(risk));
-  const words = [...new Set<string>(others.map(({ text }: Risk) => text))];
+  const others = (risks ?? []).filter((risk) => !flags.includes(risk));
+  const words = [...new Set<string>(others.map(({ text }) => text))];
   if (!words.length) return null;
   return (
     <ul class="risks" aria-label="Check these parts">
@@ -319,7 +320,7 @@ function Risks({ request }: { request: any }) {
   );
 }
 
-function Flags({ request, input, prefix = '' }: { request: any; input: any; prefix?: string }) {
+function Flags({ request, input, prefix = '' }: { request: PermissionRequest; input: any; prefix?: string }) {
   const flags = flagsIn(request, input, prefix);
   if (!flags.length) return null;
   return (

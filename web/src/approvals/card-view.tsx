@@ -85,6 +85,7 @@ function Content({ card, version }: CardProps) {
           root={root}
           comments={comments}
           redrawn={() => card.redrawn()}
+          forms={card.forms}
           whole={card.isFileWhole}
           edited={JSON.parse(names)}
         />
@@ -93,7 +94,11 @@ function Content({ card, version }: CardProps) {
     [card, request, root, comments, names],
   );
   const proposed = useMemo(
-    () => compared && <Proposed request={request} compared={compared} comments={comments} whole={card.isFileWhole} />,
+    () =>
+      compared &&
+      request.proposal && (
+        <Proposed proposal={request.proposal} compared={compared} comments={comments} whole={card.isFileWhole} />
+      ),
     [card, request, comments, compared],
   );
   if (card.questions)
@@ -197,7 +202,7 @@ function Editing({ card }: CardProps) {
     );
   const editor = (
     <FileEditor
-      path={cell ? pathOf(cell) : request.proposal.path}
+      path={cell ? pathOf(cell) : (request.proposal?.path ?? '')}
       label={`Edit the ${cell ? 'cell' : 'file'} before accepting`}
       original={card.original}
       text={text}

@@ -6,6 +6,7 @@ import { render } from 'preact';
 
 import { compare } from '../diff/lines.ts';
 import { readSettings } from '../diff/style.ts';
+import type { PermissionRequest } from '../protocol/messages.ts';
 import * as kept from '../state/kept.ts';
 import { isHarmless } from '../text/harmless.ts';
 import { canBeEdited, editedInput, endsLike } from '../state/projects.ts';
@@ -14,6 +15,7 @@ import { CardView } from './card-view.tsx';
 import { type Cut, LOOK_AGAIN, Sight } from './current.ts';
 import { asksQuestions, changesOneFile, editableFields, planIn } from './input.ts';
 import { type EditedCell, editedCell } from './notebook.ts';
+import type { Forms } from './plan.tsx';
 import { isChoiceCut } from './question.tsx';
 import { MORE, partOf, Questions } from './questions.ts';
 import { type Reason, toggled } from './reasons.ts';
@@ -26,11 +28,14 @@ const COUNTED = 200;
 /** The height of a line in pixels, if the style does not state it. */
 const LINE = 20;
 
+/** A person's answer to a request. `input`: the changed input. */
+export type Given = { allow: boolean; message?: string; input?: object; remember?: boolean };
+
 export type World = {
   root: string;
   agent: string;
   may: (type: string) => boolean;
-  answer: (request: any, answer: any) => Promise<void>;
+  answer: (request: PermissionRequest, answer: Given) => Promise<void>;
   whole: (blob: string) => Promise<any>;
   /** The server's id for this connection, or undefined if it is not known yet. */
   connection: () => string | undefined;
@@ -41,7 +46,7 @@ export type World = {
 };
 
 export class ApprovalCard {
-  request: any;
+  request: PermissionRequest;
   world: World;
   busy = false;
   /** The request's answer, as the server reports it, or undefined while the request is open. */
@@ -66,6 +71,8 @@ export class ApprovalCard {
   isUndrawable: Signal<boolean> = signal(false);
   /** Whether the whole request has been in view. */
   isSeen: Signal<boolean> = signal(false);
+  /** The form in which each block of a plan is drawn. */
+  readonly forms: Forms = new Map();
   /** Whether the file editor, or the plain field instead of it, has loaded. Always true if only fields are edited. */
   isEditorOpen: Signal<boolean> = signal(true);
   /** Whether the user's version differs from the agent's. */
@@ -98,7 +105,7 @@ export class ApprovalCard {
   _isGone = false;
 
   /** @param request the `permission_request` */
-  constructor(request: any, world: World) {
+  constructor(request: PermissionRequest, world: World) {
     readSettings();
     this.request = request;
     this.cell = editedCell(request);
@@ -423,13 +430,20 @@ export class ApprovalCard {
     this.place.value = all > 1 ? `${number} of ${all}` : '';
   }
 
+  /** The change that the user can edit. Throws if the request has none. */
+  get _change(): { old_text: string; new_text: string } {
+    const change = this.cell ?? this.request.proposal;
+    if (!change) throw new Error('The request changes no file.');
+    return change;
+  }
+
   /** The agent's text, with "\n" as line endings, as in a text field. */
   get proposed(): string {
-    return (this.cell ?? this.request.proposal).new_text.replace(/\r\n/g, '\n');
+    return this._change.new_text.replace(/\r\n/g, '\n');
   }
 
   get original(): string {
-    return (this.cell ?? this.request.proposal).old_text.replace(/\r\n/g, '\n');
+    return this._change.old_text.replace(/\r\n/g, '\n');
   }
 
   /** Whether the user's version differs from the agent's. */
@@ -453,7 +467,7 @@ export class ApprovalCard {
   }
 
   /** Makes a request that was shown as resolved answerable again, because on the server, it is still open. */
-  revive(request: any) {
+  revive(request: PermissionRequest) {
     this.request = request;
     this.answered = undefined;
     this.busy = this._isSent = false;
@@ -513,13 +527,15 @@ export class ApprovalCard {
     this._draw();
   }
 
-  async give(answer: any) {
+  async give(answer: Given) {
     await this._give(answer);
   }
 
   async whole() {
+    const { truncated } = this.request;
+    if (!truncated) return;
     try {
-      const record = await this.world.whole(this.request.truncated.blob_id);
+      const record = await this.world.whole(truncated.blob_id);
       this.request = { ...this.request, ...record.message.message, truncated: undefined };
       if (asksQuestions(this.request) && !this.questions)
         this.questions = new Questions(this.request.input, kept.answer(this.request.approval_id).begun, () =>
@@ -541,6 +557,7 @@ export class ApprovalCard {
   /** Must be called when the request was replaced. */
   _isNew() {
     this.cell = editedCell(this.request);
+    this.forms.clear();
     this._isUnseen();
   }
 
@@ -551,7 +568,7 @@ export class ApprovalCard {
     this.unread.value = undefined;
   }
 
-  async _give(answer: any) {
+  async _give(answer: Given) {
     if (this.busy || this.answered) return;
     this.busy = true;
     this._keep();

@@ -1,16 +1,9 @@
 // Interprets the input of approval requests. Pure.
 
-/**
- * A part of the input that the user should check: `start` to `end` of `field`, in UTF-16 code units, or the whole field
- * if both are 0. Without a `field`, the part is not in a single field.
- */
-export type Risk = { code: string; text: string; field?: string; start?: number; end?: number };
+import type { PermissionRequest, Risk } from '../protocol/messages.ts';
 
-/**
- * One of the changes that a decision with `remember` would make. `suggestion`: the index of its suggestion in
- * `suggestions`. `saved_in`: the file in which the agent saves the change, if that is known.
- */
-export type Always = { text: string; suggestion: number; saved_in?: string };
+/** The fields of a request that describe its input. */
+export type Asking = Pick<PermissionRequest, 'input'> & Partial<PermissionRequest>;
 
 export type FileChange = { path: string; old_text: string; new_text: string };
 
@@ -48,13 +41,13 @@ export function asJson(value: any, indent = '', before = ''): string {
 export const asText = (value: any) => (typeof value === 'string' ? value : asJson(value, '  '));
 
 /** Whether the input is an ACP tool call. The server reports this, because an input could pretend to be one. */
-export const isToolCall = ({ form, input }: any) => form === 'acp' && isObject(input);
+export const isToolCall = ({ form, input }: Asking) => form === 'acp' && isObject(input);
 
-const contentOf = (request: any): any[] =>
+const contentOf = (request: Asking): any[] =>
   isToolCall(request) && Array.isArray(request.input.content) ? request.input.content : [];
 
 /** The file changes in an ACP tool call. */
-export function changesIn(request: any): FileChange[] {
+export function changesIn(request: Asking): FileChange[] {
   return contentOf(request)
     .filter((part: any) => part?.type === 'diff' && typeof part.path === 'string' && typeof part.newText === 'string')
     .map(({ path, oldText, newText }: any) => ({
@@ -65,11 +58,11 @@ export function changesIn(request: any): FileChange[] {
 }
 
 /** Whether a request changes files, so that there are diffs to draw. */
-export const changesFiles = (request: any) => Boolean(request.proposal) || changesIn(request).length > 0;
+export const changesFiles = (request: Asking) => Boolean(request.proposal) || changesIn(request).length > 0;
 
 /** Whether a request only writes one file. */
-export const changesOneFile = ({ proposal, kind }: any) =>
-  Boolean(proposal) && ['edit', 'create', 'overwrite', 'notebook'].includes(kind);
+export const changesOneFile = ({ proposal, kind }: Partial<PermissionRequest>) =>
+  Boolean(proposal) && ['edit', 'create', 'overwrite', 'notebook'].includes(kind ?? '');
 
 const textOf = (part: any): string | undefined =>
   part?.type === 'content' && part.content?.type === 'text' && typeof part.content.text === 'string'
@@ -77,13 +70,13 @@ const textOf = (part: any): string | undefined =>
     : undefined;
 
 /** The texts in an ACP tool call. */
-export const textsIn = (request: any): string[] =>
+export const textsIn = (request: Asking): string[] =>
   contentOf(request)
     .map(textOf)
     .filter((text) => text !== undefined);
 
 /** The contents of an ACP tool call other than its changes and texts. */
-export function othersIn(request: any): any[] {
+export function othersIn(request: Asking): any[] {
   return contentOf(request).flatMap((part) => {
     const { type, content, path, oldText, newText, ...rest } = isObject(part) ? part : ({} as any);
     if (textOf(part) !== undefined) {
@@ -125,7 +118,7 @@ export function isDrawn(name: string, value: any): boolean {
 }
 
 /** The plan that an agent wants to carry out, or undefined if the request is not about one. */
-export function planIn(request: any): string | undefined {
+export function planIn(request: Asking): string | undefined {
   const { kind, input } = request;
   if (kind !== 'plan') return undefined;
   if (isToolCall(request)) return textsIn(request).join('\n\n');
@@ -136,7 +129,7 @@ export function planIn(request: any): string | undefined {
  * Whether the agent asks the user its own questions, and the request contains all of them. A truncated request contains
  * only a part. An ACP tool call is treated like any other call, because its input can't be changed.
  */
-export const asksQuestions = ({ kind, form, input, truncated }: any) =>
+export const asksQuestions = ({ kind, form, input, truncated }: Asking) =>
   kind === 'question' &&
   form !== 'acp' &&
   !truncated &&
@@ -147,7 +140,10 @@ export const asksQuestions = ({ kind, form, input, truncated }: any) =>
  * What the agent wants, and the path of the file; the path is undefined if the request is not about one file. A longer
  * name of a tool is shortened in the server's title; a request that an older server has stored has no title.
  */
-export function titleOf({ title, tool_name: tool }: any, agent: string): [string, string | undefined] {
+export function titleOf(
+  { title, tool_name: tool }: Partial<PermissionRequest>,
+  agent: string,
+): [string, string | undefined] {
   const path = title?.path ?? undefined;
   const isWhole = typeof title?.text === 'string' && String(tool).length <= 200;
   return [isWhole ? title.text : `${agent} wants to use ${String(tool)}`, path];
@@ -161,31 +157,35 @@ export const FLAG = 200;
  * may be such a risk as well, but it is not a flag.
  * @param prefix what precedes the names of these fields in the risks
  */
-export function flagsIn({ risks }: any, input: any, prefix = ''): { name: string; risk: Risk }[] {
+export function flagsIn(
+  { risks }: Partial<PermissionRequest>,
+  input: any,
+  prefix = '',
+): { name: string; risk: Risk }[] {
   if (!isObject(input)) return [];
   return (risks ?? [])
-    .filter(({ field = '', start = 0, end = 0 }: Risk) => field.startsWith(prefix) && end <= start)
-    .map((risk: Risk) => ({ name: String(risk.field ?? '').slice(prefix.length), risk }))
-    .filter(({ name }: { name: string }) => name !== 'command' && Object.hasOwn(input, name));
+    .filter(({ field = '', start = 0, end = 0 }) => field.startsWith(prefix) && end <= start)
+    .map((risk) => ({ name: String(risk.field ?? '').slice(prefix.length), risk }))
+    .filter(({ name }) => name !== 'command' && Object.hasOwn(input, name));
 }
 
 /** The names of the flags whose values are shown whole among the flags. */
-export const shownFlags = (request: any, input: any, prefix = ''): string[] =>
+export const shownFlags = (request: Asking, input: any, prefix = ''): string[] =>
   flagsIn(request, input, prefix)
     .map(({ name }) => name)
     .filter((name) => asText(input[name]).length <= FLAG);
 
 /** The fields of the input that the proposal’s diff shows completely, according to the server. */
-export const inDiff = ({ proposal, shown_fields: fields }: any): string[] =>
+export const inDiff = ({ proposal, shown_fields: fields }: Partial<PermissionRequest>): string[] =>
   proposal && Array.isArray(fields) ? fields : [];
 
 /** The text fields of the input that the user may change. None if the user edits the change to a file instead. */
-export function editableFields({ editable, input, proposal, truncated, kind }: any): string[] {
+export function editableFields({ editable, input, proposal, truncated, kind }: Asking): string[] {
   if (!Array.isArray(editable) || truncated || !isObject(input) || kind === 'question') return [];
   if (proposal && kind !== 'notebook') return [];
-  return editable.filter((name: any) => Object.hasOwn(input, name) && typeof input[name] === 'string');
+  return editable.filter((name) => Object.hasOwn(input, name) && typeof input[name] === 'string');
 }
 
 /** The risks in parts of a field of the input, without a risk that is about the whole field. */
-export const risksIn = (request: any, field: string): Risk[] =>
-  (request.risks ?? []).filter((risk: Risk) => risk.field === field && (risk.end ?? 0) > (risk.start ?? 0));
+export const risksIn = (request: Asking, field: string): Risk[] =>
+  (request.risks ?? []).filter((risk) => risk.field === field && (risk.end ?? 0) > (risk.start ?? 0));

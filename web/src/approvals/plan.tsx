@@ -26,9 +26,14 @@ type PlanProps = {
   comments?: Comments;
   /** Called when part of the plan that may have been in view is drawn in another form. */
   redrawn?: () => void;
+  /** The form in which each block is drawn, so that it is known when the plan is drawn again. */
+  forms?: Forms;
 };
 
-export function Plan({ text, comments, redrawn }: PlanProps) {
+/** For each block, by its number, whether its source is shown instead of its Markdown. */
+export type Forms = Map<number, boolean>;
+
+export function Plan({ text, comments, redrawn, forms }: PlanProps) {
   const cut = cutAt(text, MARKDOWN);
   const blocks = useMemo(() => blocksOf(text.slice(0, cut)).filter(({ type }) => type !== 'space'), [text, cut]);
   const [isOpen, setOpen] = useState(false);
@@ -36,7 +41,7 @@ export function Plan({ text, comments, redrawn }: PlanProps) {
   return (
     <div class="plan">
       {blocks.map((block, index) => (
-        <PlanBlock key={index} token={block} number={index + 1} comments={comments} redrawn={redrawn} />
+        <PlanBlock key={index} token={block} number={index + 1} comments={comments} redrawn={redrawn} forms={forms} />
       ))}
       {cut < text.length && !isOpen && (
         <ShowAll label={`Show all (${textSize(text)}), the rest as plain text`} onOpen={() => setOpen(true)} />
@@ -97,21 +102,25 @@ function losesCells(token: any): boolean {
 
 type BlockProps = Omit<PlanProps, 'text'> & { token: Token; number: number };
 
-function PlanBlock({ token, number, comments, redrawn }: BlockProps) {
+function PlanBlock({ token, number, comments, redrawn, forms }: BlockProps) {
   const [isCommented, setCommented] = useState(() => comments?.get(PLAN, String(number)) !== undefined);
   const place = useRef<HTMLDivElement>(null);
-  const [isRaw, setRaw] = useState(false);
+  // Once its source has been shown, a block keeps that form, also after an editor has replaced the plan for a while.
+  const [isRaw, setRaw] = useState(() => forms?.get(number) === true);
   // Markdown can contain text that is not drawn, such as a table row with more cells than the table has columns.
   useLayoutEffect(() => {
     const drawn = place.current;
-    if (isRaw || !drawn) return;
-    const isHidden = () => losesCells(token) || !isDrawn(token.raw, drawn) || isBeyond(drawn);
-    if (isHidden()) return setRaw(true);
+    const takes = (form: boolean) => {
+      const before = forms?.get(number);
+      forms?.set(number, form);
+      if (form) setRaw(true);
+      if (before !== undefined && before !== form) queueMicrotask(() => redrawn?.());
+    };
+    if (isRaw || !drawn) return takes(isRaw);
+    takes(losesCells(token) || !isDrawn(token.raw, drawn) || isBeyond(drawn));
     // A table with many columns may fit until the window is made narrower.
     const resized = new ResizeObserver(() => {
-      if (!isBeyond(drawn)) return;
-      setRaw(true);
-      redrawn?.();
+      if (isBeyond(drawn)) takes(true);
     });
     resized.observe(drawn);
     return () => resized.disconnect();

@@ -1,18 +1,14 @@
-// An agent's questions, each with its options and a field for the user's own answer. In a narrow window, one question
-// is shown at a time.
+// An agent's questions, each with its options and a field for the user's own answer. On a small screen, one question is
+// shown at a time.
 
-import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 
 import { Button, Text } from '../ui/elements.tsx';
+import { isSmall } from '../ui/small.ts';
 import { MORE, type Option, partOf, type Question, type Questions } from './questions.ts';
 import { Rest } from './rest.tsx';
 import { Value } from './value.tsx';
-
-const narrow = matchMedia('(max-width: 760px)');
-const isNarrow = signal(narrow.matches);
-narrow.addEventListener('change', () => (isNarrow.value = narrow.matches));
 
 /**
  * Whether a chosen option's preview is truncated. If so, leads the user to it, because it has to be shown in full
@@ -56,7 +52,7 @@ export function QuestionForm({
   children?: ComponentChildren;
 }) {
   const { all, at, problem } = questions;
-  const isStepped = isNarrow.value && all.length > 1;
+  const isStepped = isSmall.value && all.length > 1;
   const isLast = !isStepped || at.value === all.length - 1;
   const form = useRef<HTMLFormElement>(null);
   const before = useRef(at.value);

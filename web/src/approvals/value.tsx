@@ -8,7 +8,7 @@ import { cutAt, Parts } from '../text/plain.tsx';
 import { counted, textSize } from '../ui/dom.ts';
 import { Text } from '../ui/elements.tsx';
 import { ShowAll } from '../ui/must.tsx';
-import type { Risk } from './input.ts';
+import type { Risk } from '../protocol/messages.ts';
 
 /** A value with more characters or lines than this is cut until "Show all" is pressed. */
 const SHOWN = 3000;

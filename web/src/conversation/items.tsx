@@ -76,7 +76,7 @@ const VIEWS: Record<string, (view: ViewOf) => preact.JSX.Element | null> = {
   text: Said,
   thinking: Thinking,
   aside: Aside,
-  images: ({ item }) => <Images images={item.images} />,
+  images: ({ item, world }) => <Images images={item.images} truncated={item.truncated} world={world} />,
   summary: Summary,
   question: Settled,
   finished: Finished,

@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useState } from 'preact/hooks';
 
-import { type Image, IMAGES, type SentFile, type SentImage } from '../state/conversation.ts';
+import { type Image, IMAGES, imagesIn, resultText, type SentFile, type SentImage } from '../state/conversation.ts';
 import { ansi, hasAnsi, withoutAnsi } from '../text/ansi.ts';
 import { Colored, useColors } from '../text/code.tsx';
 import { Copy } from '../text/copy.tsx';
@@ -97,17 +97,53 @@ export function FileLines({ path, numbers, code }: { path: string; numbers: numb
   );
 }
 
-/** The images in a message, from the bytes that it contains, so that nothing is fetched. */
-export function Images({ images }: { images: Image[] }) {
-  const bytes = useMemo(() => images.map(({ data }) => decoded(data)), [images]);
+/**
+ * The images in a message, from the bytes that it contains, so that nothing is fetched. Images of which only a preview
+ * was sent are loaded with a button.
+ */
+export function Images({ images, truncated, world }: { images: Image[]; truncated: any; world: World }) {
+  const [whole, setWhole] = useState<Image[]>([]);
+  const [isBusy, setBusy] = useState(false);
+  const shown = truncated ? images.map((one) => wholeOf(one, whole)) : images;
+  const bytes = useMemo(() => shown.map((one) => one && decoded(one.data)), [images, truncated, whole]);
+  const missing = shown.filter((one) => !one).length;
+  const load = async () => {
+    setBusy(true);
+    const record = await world.whole(truncated.blob_id).catch(() => undefined);
+    setBusy(false);
+    if (record) setWhole(imagesIn(record.message));
+  };
   return (
-    <div class="images">
-      {images.map(({ type }, index) => (
-        <Picture key={index} type={type} bytes={bytes[index]} />
-      ))}
-    </div>
+    <>
+      {missing < images.length && (
+        <div class="images">
+          {images.map(({ type }, index) => (
+            <Picture key={index} type={type} bytes={bytes[index]} />
+          ))}
+        </div>
+      )}
+      {missing > 0 && (
+        <div class="more">
+          <Button
+            label={`Show ${missing === 1 ? 'image' : `${missing} images`} (${size(truncated.bytes)})`}
+            class="quiet"
+            disabled={isBusy}
+            onClick={() => void load()}
+          />
+        </div>
+      )}
+    </>
   );
 }
+
+/** What the server adds to a text in a preview that it has cut. */
+const CUT = '…';
+
+/** The whole image, or undefined if `image` is the beginning of one that is not in `whole`. */
+const wholeOf = (image: Image, whole: Image[]) =>
+  image.data.endsWith(CUT)
+    ? whole.find(({ type, data }) => type === image.type && data.startsWith(image.data.slice(0, -CUT.length)))
+    : image;
 
 function decoded(data: string) {
   try {
@@ -220,18 +256,17 @@ export function More({ truncated, world }: { truncated: any; world: World }) {
   );
 }
 
-/** The whole content of a record, as text. */
+/** The whole content of a record, as text. Its images are shown elsewhere. */
 function wholeText(message: any) {
   const content = message?.message?.content ?? message?.message?.prompt;
   if (typeof content === 'string') return content;
   if (!Array.isArray(content)) return JSON.stringify(message, null, 2);
   return content
+    .filter((block) => block.type !== 'image')
     .map(
       (block) =>
         block.text ??
-        (typeof block.content === 'string'
-          ? block.content
-          : JSON.stringify(block.input ?? block.content ?? block, null, 2)),
+        (block.type === 'tool_result' ? resultText(block.content) : JSON.stringify(block.input ?? block, null, 2)),
     )
     .join('\n\n');
 }

@@ -126,7 +126,9 @@ export function ToolView({
       )}
       {answers && <Answers answers={answers} />}
       {todos && <Todos todos={todos} />}
-      {tool.result?.images?.length > 0 && <Images images={tool.result.images} />}
+      {tool.result?.images?.length > 0 && (
+        <Images images={tool.result.images} truncated={tool.result.truncated} world={world} />
+      )}
       {tool.task?.text && tool.result && (
         <p class={`background ${tool.task.status === 'failed' ? 'failed' : ''}`}>
           <Text line>{`${tool.task.status === 'running' ? 'In the background: ' : ''}${tool.task.text}`}</Text>

@@ -42,6 +42,8 @@ type PageWorld = {
   openReview: () => void;
   reviews: Reviews;
   resume: (session: string) => void;
+  /** Called when other content may be in view. */
+  moved: () => void;
 };
 
 /** The elements around the list of messages and the approval requests. */
@@ -311,13 +313,24 @@ export class ConversationView {
     this.foot.stop();
   }
 
+  /** Whether the latest records of the project are in view, or an approval request is. */
+  get isLatestInView() {
+    const { conversation } = this.client;
+    const isShown = conversation?.id === this.id && this.session === undefined && this._hasJoined;
+    return isShown && this._isThere;
+  }
+
+  get _isThere() {
+    const { conversation } = this.client;
+    return !conversation || (this.list.follows && conversation.atEnd) || this.current.isOnScreen;
+  }
+
   _moved() {
-    const conversation = this.client.conversation;
     const waiting = [...this._cards.values()].filter((card) => !card.answered).length;
     const words = waiting ? counted(waiting, 'request') : 'Jump to latest';
     // The button must never cover an approval request's buttons.
-    const isThere = !conversation || (this.list.follows && conversation.atEnd) || this.current.isOnScreen;
-    this._show({ jump: isThere ? '' : words });
+    this._show({ jump: this._isThere ? '' : words });
+    this.world.moved();
   }
 
   /** Shows the mode of a terminal session. The mode of any other session is shown below its conversation. */

@@ -16,7 +16,7 @@ import { failed, notLoaded } from '../ui/toasts.tsx';
 import { useWorld, type World } from '../ui/world.ts';
 import { idOf, newSession, removeRow, renameRow } from './acts.tsx';
 import { addressOf, groups, type Row, titleOf } from './rows.ts';
-import { standing } from './words.ts';
+import { agentName, standing } from './words.ts';
 
 /** The list's row for the session that is shown, or undefined if none is shown, or if the list does not contain it. */
 export function shownRow({ client, sessions, place }: World): Row | undefined {
@@ -92,7 +92,9 @@ export function Head({ tools }: { tools?: Element }) {
               </span>
             )}
             <span class="about">
-              <Text line>{`${project.agent}${project.desk ? ' in a terminal' : ''} · ${project.path}`}</Text>
+              <Text
+                line
+              >{`${agentName(project.agent, client.hello)}${project.desk ? ' in a terminal' : ''} · ${project.path}`}</Text>
             </span>
           </p>
         </div>

@@ -68,6 +68,9 @@ export function Sidebar() {
           <GroupView key={group.path} group={group} />
         ))}
       </ul>
+      {sessions.hasMore.value && (
+        <Button label="Show more sessions" class="quiet show-more" onClick={() => sessions.showMore()} />
+      )}
       <footer>
         <Button label="Settings" icon="settings" class="quiet" onClick={world.showSettings} />
         <Button label="Keyboard shortcuts" icon="keyboard" bare class="quiet keys-button" onClick={world.showKeys} />

@@ -169,7 +169,7 @@ export class Client extends EventTarget {
     }
     const one = { id: newId(), project, prompt, ...(attachments.length && { attachments }), ...extra };
     this.unsent.push(one);
-    kept.keepUnsent(this.unsent);
+    kept.keepUnsent(one);
     this._tell('conversation');
     return await this._execute(one);
   }
@@ -661,7 +661,7 @@ export class Client extends EventTarget {
       this.dispatchEvent(new CustomEvent('refused', { detail: { prompt, project: one.project, error } }));
     }
     this.unsent = this.unsent.filter((other) => other !== one);
-    kept.keepUnsent(this.unsent);
+    kept.dropUnsent(one.id);
     this._tell('conversation');
     return accepted;
   }

@@ -7,6 +7,7 @@ import { Current, type Decidable, Sight } from '../approvals/current.ts';
 import * as kept from '../state/kept.ts';
 import { isFocusLost } from '../ui/focus.ts';
 import { isCovered } from '../ui/shortcuts.ts';
+import { isSmall } from '../ui/small.ts';
 import { toasts } from '../ui/toasts.tsx';
 import { isComposing, isTyping } from '../ui/typing.ts';
 import { follow, type Part } from './model.ts';
@@ -56,9 +57,6 @@ const HELD = 5000;
 /** Pixels above a part that is brought into view: at least its `scroll-margin` in review.css. */
 const ABOVE = 56;
 
-/** Matches small screens, which show one part at a time. The same query as in projects.css. */
-const PAGED = matchMedia('(max-width: 760px), (max-height: 500px)');
-
 type Acts = {
   keep(part: Part): void;
   undo(part: Part): void;
@@ -71,7 +69,8 @@ export class Board {
   review: OpenReview;
   /** The key of the current part. */
   at: Signal<string | undefined> = signal(undefined);
-  isPaged: Signal<boolean> = signal(PAGED.matches);
+  /** Whether one part is shown at a time. */
+  isPaged = isSmall;
   /** Whether the list of files is shown instead of a part, on a small screen. */
   showsList: Signal<boolean> = signal(false);
   /** The paths of the files whose parts are drawn: those that have been near the viewport or the target of `goTo`. */
@@ -133,7 +132,6 @@ export class Board {
     for (const type of ['wheel', 'touchmove', 'pointerdown']) listen(scroller, type, letGo);
     for (const type of ['focusin', 'focusout']) listen(document, type, later);
     listen(document, 'keydown', (event) => this._key(event));
-    listen(PAGED, 'change', () => (this.isPaged.value = PAGED.matches));
     this._ends.push(toasts.subscribe(later));
   }
 

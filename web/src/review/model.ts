@@ -229,8 +229,12 @@ export function titleOf({ kind, new_start: start, added, old_start: before, remo
 
 const DECIDED: Record<string, string> = { keep: 'kept', undo: 'undid', edit: 'edited' };
 
+/** What is known about a hunk that is gone: who decided on it and how, or where its file has changed. */
+type Gone = { by?: string | null; decision?: string | null; path?: string | null; line?: number | null };
+
 /** Explains why a hunk is gone, based on the details of `HUNK_GONE` or the name of whoever changed the review. */
-export function goneWords({ by, decision }: { by?: string | null; decision?: string | null } = {}): string {
+export function goneWords({ by, decision, path, line }: Gone = {}): string {
+  if (!by && path) return `${path} changed${line ? ` at line ${line}` : ''} since you looked.`;
   if (!by) return 'This change no longer needs a decision: someone has decided on it, or the file has changed.';
   return decision ? `${by} already ${DECIDED[decision] ?? 'decided on'} this change.` : `${by} decided on this change.`;
 }

@@ -187,10 +187,9 @@ export class Foot {
             key={removed.run}
             {...removed}
             restore={() => {
-              const { area } = this.composer;
-              this.composer.put(area.value ? `${removed.prompt}\n\n${area.value}` : removed.prompt);
+              this.composer.restore(removed.prompt, []);
               client.dismiss(removed);
-              area.focus();
+              this.composer.area.focus();
             }}
             close={() => client.dismiss(removed)}
           />
@@ -251,11 +250,11 @@ export class Foot {
     return this.retry?.at;
   }
 
-  /** The card for the latest run, if it has failed and nothing came after it. */
+  /** The card for the latest run, if it has failed and neither a prompt nor a new session came after it. */
   private errorCard() {
     const { conversation, project, client } = this;
     if (!conversation || conversation.run || !conversation.atEnd || conversation.waiting.length) return null;
-    const last = conversation.items.findLast(({ kind }) => ['finished', 'prompt', 'notice'].includes(kind));
+    const last = conversation.items.findLast(({ kind, begins }) => begins || ['finished', 'prompt'].includes(kind));
     if (last?.kind !== 'finished' || last.run_id === this.closed) return null;
     const canSend = this.may('execute');
     // A terminal session has no offers, and another agent may offer a command that is only in its offers.
@@ -273,7 +272,7 @@ export class Foot {
     const retry = () => {
       const files = prompt?.attachments?.length ?? 0;
       if (prompt && (files || prompt.truncated)) {
-        this.composer.put(prompt.text);
+        this.composer.restore(prompt.text, []);
         this.composer.area.focus();
         const missing = [files && counted(files, 'file'), prompt.truncated && 'the rest of the text'];
         this.world.said(`Add ${missing.filter(Boolean).join(' and ')} again, then send the message.`);

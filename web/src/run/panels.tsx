@@ -4,6 +4,7 @@ import { kindOf } from '../conversation/tool-kinds.ts';
 import type { Task, Todo } from '../protocol/messages.ts';
 import type { Conversation } from '../state/conversation.ts';
 import { Icon, type IconName, Text } from '../ui/elements.tsx';
+import { isSmall } from '../ui/small.ts';
 
 /** How many of the last items are searched for the to-do list, if the server doesn't report one. */
 const LOOKED = 300;
@@ -76,7 +77,7 @@ const UNFOLDED = 3;
 export function Tasks({ tasks, kinds = {} }: { tasks: Task[]; kinds?: Record<string, string> }) {
   if (!tasks.length) return null;
   return (
-    <details class="panel tasks" open={tasks.length <= UNFOLDED && matchMedia('(min-width: 761px)').matches}>
+    <details class="panel tasks" open={tasks.length <= UNFOLDED && !isSmall.peek()}>
       <summary>
         <Icon name="tool" />
         <span>

@@ -517,10 +517,11 @@ export class Conversation {
       this._add(record, 'notice', { ...clientOf(data), text: words + end, files, paths, diff, isCut });
     } else if (subtype === 'review_interrupted') {
       this._add(record, 'notice', { ...clientOf(data), text: interruptedWords(data) });
-    } else if (subtype === 'session_reset') this._add(record, 'notice', { text: 'New session' });
+    } else if (subtype === 'session_reset') this._add(record, 'notice', { text: 'New session', begins: true });
     else if (subtype === 'session_changed' && data.fork_from)
       this._add(record, 'notice', {
         text: data.title ? `Forked from “${data.title}”` : 'Forked from an earlier session',
+        begins: true,
       });
   }
 }
@@ -560,7 +561,7 @@ function promptOf(message: any): string {
 }
 
 /** The text in a tool's result, whatever its shape. Images are left out. */
-function resultText(content: any) {
+export function resultText(content: any) {
   if (typeof content === 'string') return content;
   if (!Array.isArray(content)) return '';
   return content
@@ -587,6 +588,16 @@ function imageOf(part: any): Image | undefined {
   const source = part?.type === 'image' ? (part.source ?? part) : undefined;
   const type = source?.media_type ?? source?.mimeType;
   return typeof source?.data === 'string' && IMAGES.includes(type) ? { type, data: source.data } : undefined;
+}
+
+/** The images in a message of the agent, also those in the results of tools. */
+export function imagesIn(message: any): Image[] {
+  const content = message?.message?.content;
+  if (!Array.isArray(content)) return [];
+  return content
+    .flatMap((block) => (block?.type === 'tool_result' && Array.isArray(block.content) ? block.content : [block]))
+    .map(imageOf)
+    .filter((image) => image !== undefined);
 }
 
 const thousands = (tokens: any) =>

@@ -160,8 +160,13 @@ export function prune(projects: readonly { id: string; approvals?: { approval_id
   if (Object.keys(still).length < Object.keys(last).length) set('seen', JSON.stringify(still));
 }
 
-export const unsent = (): import('../protocol/client.ts').Unsent[] => json('unsent', []);
-export const keepUnsent = (all: any[]) => set('unsent', all.length ? JSON.stringify(all) : '');
+type Unsent = import('../protocol/client.ts').Unsent;
+/** The prompts that the server has not confirmed. */
+export const unsent = (): Unsent[] => json('unsent', []);
+/** Adds a prompt. Another window of this browser may have others in the list. */
+export const keepUnsent = (one: Unsent) => setUnsent([...unsent(), one]);
+export const dropUnsent = (id: string) => setUnsent(unsent().filter((one) => one.id !== id));
+const setUnsent = (all: Unsent[]) => set('unsent', all.length ? JSON.stringify(all) : '');
 
 /**
  * A prompt of this browser that waits for its run. `seq`: the number of its record, if the server has reported it;

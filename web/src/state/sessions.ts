@@ -25,6 +25,10 @@ export type SessionEntry = {
   approvals?: number;
 };
 
+/** How many sessions are requested at first. `MOST`: the maximum that the server accepts. */
+const FEW = 200;
+const MOST = 1000;
+
 /** The minimum number of milliseconds between two requests for the list. */
 const PAUSE = 1500;
 
@@ -47,8 +51,11 @@ type Server = EventTarget & {
 };
 
 export class Sessions {
-  /** At most 200 sessions, latest first. Empty until they are known, or if the server does not support `sessions`. */
+  /** At most `limit` sessions, latest first. Empty until they are known, or if the server does not support `sessions`. */
   list = signal<SessionEntry[]>([]);
+  /** Whether `showMore` adds sessions to the list. */
+  hasMore = signal(false);
+  _limit = FEW;
   _client: Server;
   _wanted = false;
   _busy = false;
@@ -70,6 +77,12 @@ export class Sessions {
     if (!this._busy) void this._ask();
   }
 
+  /** Requests all sessions, as far as they fit into a message. */
+  showMore() {
+    this._limit = MOST;
+    this.refresh();
+  }
+
   /** The session that the next run of a project continues, or undefined if it is not known. */
   current(project: string): SessionEntry | undefined {
     return this.list.value.find((one) => one.current && one.project_id === project);
@@ -79,9 +92,11 @@ export class Sessions {
     this._busy = true;
     while (this._wanted && this._client.may('sessions') && this._client.connection.state === 'open') {
       this._wanted = false;
+      const limit = this._limit;
       try {
-        const { data } = await this._client.connection.ask('sessions', { limit: 200 });
+        const { data } = await this._client.connection.ask('sessions', { limit });
         this.list.value = data.sessions;
+        this.hasMore.value = Boolean(data.more) && limit < MOST;
       } catch {
         break; // the list is requested again after the next change, or on the next connection
       }

@@ -18,11 +18,16 @@ const LONGEST = 20_000;
  */
 const SPAN = 500;
 
+/** The maximum number of markers in one emphasis, of which each asterisk, underscore and tilde is one. The search for its
+ * end looks at all of them. */
+const MARKERS = 60;
+
 /** The maximum number of searches for emphasis in a text. Many meaningless markers would take a long time. */
 const SEARCHES = 2_000;
 
 /** The characters with which a link, an image or a reference begins. */
 const BRACKETS = new Set(['[', '!']);
+const MARKS = new Set(['*', '_', '~']);
 const IN_WORD = /[\p{L}\p{N}]/u;
 
 /** How many characters are searched for the end of plain text, or for a mail address, which any of them could begin. */
@@ -69,9 +74,10 @@ class Bounded extends Tokenizer {
   ) {
     if (this._searches++ >= SEARCHES) return undefined;
     const at = masked.length - text.length;
-    const around = masked.slice(Math.max(0, at - NEAR), at + SPAN);
-    const found = this._inLine(() => find(text.slice(0, SPAN), around));
-    return found && found.raw.length < SPAN ? found : undefined;
+    const most = reach(masked, at);
+    const around = masked.slice(Math.max(0, at - NEAR), at + most);
+    const found = this._inLine(() => find(text.slice(0, most), around));
+    return found && found.raw.length < most ? found : undefined;
   }
 
   override blockquote(text: string) {
@@ -123,6 +129,13 @@ class Bounded extends Tokenizer {
   override inlineText(text: string) {
     return super.inlineText(beginning(text));
   }
+}
+
+/** The maximum length of an emphasis that begins at this position of a text, in characters. */
+function reach(masked: string, at: number) {
+  let markers = 0;
+  for (let n = 0; n < SPAN; n++) if (MARKS.has(masked[at + n]) && ++markers > MARKERS) return n;
+  return SPAN;
 }
 
 /** The beginning of a text, up to the last blanks in the first `NEAR` characters, to avoid cutting a word. */

@@ -18,11 +18,16 @@ export const scrolls = (element: HTMLElement | null) => {
   if (element) element.tabIndex = 0;
 };
 
-/** Where to cut a text to at most `most` characters: at the end of a line if possible, never inside a character. */
+/**
+ * Where to cut a text to at most `most` characters: at the end of a line or of a word if possible, never inside a
+ * character.
+ */
 export function cutAt(text: string, most: number) {
   if (text.length <= most) return text.length;
-  const line = text.lastIndexOf('\n', most - 1) + 1;
-  if (line > most / 2) return line;
+  for (const end of ['\n', ' ']) {
+    const at = text.lastIndexOf(end, most - 1) + 1;
+    if (at > most / 2) return at;
+  }
   return /[\ud800-\udbff]/.test(text[most - 1]) ? most - 1 : most;
 }
 

@@ -28,7 +28,6 @@ from drawbridge.agents.terminal import (
     HookEvent,
     HookPayload,
     NotItsFile,
-    ProcessState,
     TerminalAgent,
     TerminalReports,
 )
@@ -76,9 +75,6 @@ class CodexInTerminal(TerminalAgent):
             agent_type=name_of(found.agent_type),
         )
 
-    def is_spare(self, event: HookEvent) -> bool:
-        return False
-
     def answer(self, decision: Decision, tool_name: str, given: Raw, suggestions: Raw) -> Mapping[str, Any]:
         """The answer has no other keys, because Codex rejects them."""
         if decision.updated_input is not None:
@@ -106,9 +102,6 @@ class CodexInTerminal(TerminalAgent):
     def is_command(self, prompt: str) -> bool:
         return prompt.startswith(("/", "!"))
 
-    def words(self, prompt: str) -> str:
-        return prompt
-
     def checked(self, path: str, session_id: str, config: str) -> str:
         """The path has the form ``<Codex's directory>/sessions/YYYY/MM/DD/rollout-<time>-<session>.jsonl``."""
         place = Path(path)
@@ -132,20 +125,8 @@ class CodexInTerminal(TerminalAgent):
         lines = re.finditer(rb'^\{"timestamp":"[^"]*","ordinal":' + ordinal + rb"[,}][^\n]*\n", data, re.MULTILINE)
         return max((found.end() for found in lines), default=None)
 
-    def title(self, transcript: Path) -> str | None:
-        return None
-
     def reports(self, state: AgentState) -> TerminalReports:
         return Reports(state)
-
-    def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
-        return AgentState()  # the history contains neither the model nor the size of the context
-
-    def start_mode(self, pid: int, directory: Path) -> str | None:
-        return None
-
-    def process(self, transcript: str, pid: int, session_id: str) -> ProcessState:
-        return ProcessState()
 
 
 def agent() -> TerminalAgent:

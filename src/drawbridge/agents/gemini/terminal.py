@@ -24,7 +24,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from drawbridge.agents.base import AgentState, AskedBy, Decision
+from drawbridge.agents.base import AgentState, Decision
 from drawbridge.agents.gemini import sessions, transcript
 from drawbridge.agents.gemini.reports import Reports
 from drawbridge.agents.reported import text_of
@@ -33,7 +33,6 @@ from drawbridge.agents.terminal import (
     HookEvent,
     HookPayload,
     NotItsFile,
-    ProcessState,
     Prompt,
     TerminalAgent,
     TerminalReports,
@@ -87,30 +86,12 @@ class GeminiInTerminal(TerminalAgent):
             asks_in_terminal=found.notification_type == ASKS,
         )
 
-    def is_spare(self, event: HookEvent) -> bool:
-        return False
-
     def answer(self, decision: Decision, tool_name: str, given: Raw, suggestions: Raw) -> Mapping[str, Any]:
         """Returns an empty answer, because no hook reports a question."""
         return {}
 
-    def hides_dialog(self, asked_by: AskedBy | None) -> bool:
-        return False
-
-    def asks_people(self, mode: str | None) -> bool:
-        return True
-
-    def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
-        return before == after
-
-    def reports_input(self, tool: str) -> bool:
-        return True
-
     def is_command(self, prompt: str) -> bool:
         return prompt.startswith(("/", "!", "?"))
-
-    def words(self, prompt: str) -> str:
-        return prompt
 
     def checked(self, path: str, session_id: str, config: str) -> str:
         """The path has the form ``<home>/.gemini/tmp/<project>/chats/session-<minute>-<start of the id>.jsonl``, in
@@ -145,15 +126,6 @@ class GeminiInTerminal(TerminalAgent):
 
     def reports(self, state: AgentState) -> TerminalReports:
         return Reports(state)
-
-    def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
-        return AgentState()  # the history contains neither the model nor the size of the context
-
-    def start_mode(self, pid: int, directory: Path) -> str | None:
-        return None
-
-    def process(self, transcript: str, pid: int, session_id: str) -> ProcessState:
-        return ProcessState()
 
 
 def agent() -> TerminalAgent:

@@ -309,6 +309,7 @@ class Clients:
 
     async def check(self) -> None:
         """Disconnects clients with a token or an SSH key that is no longer valid."""
+        await self._entrance.refresh_keys()
         for client in self:
             if client.is_dismissed:
                 continue  # it stays in the list until its last request is done

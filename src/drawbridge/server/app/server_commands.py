@@ -111,8 +111,9 @@ class ServerCommands:
         given = replies.SshChallenge(nonce, client.host, client.certificate or NO_CERTIFICATE, text)
         return Answer(type="ssh_challenge", data=given)
 
-    def ssh_auth(self, command: commands.SshAuth, client: Client) -> Answer[replies.Authenticated]:
-        identity = self._entrance.by_signature(command, client.take_nonce(), client.certificate, client.address)
+    async def ssh_auth(self, command: commands.SshAuth, client: Client) -> Answer[replies.Authenticated]:
+        nonce = client.take_nonce()
+        identity = await self._entrance.by_signature(command, nonce, client.certificate, client.address)
         return self._authenticated(identity, client, None, "data.signature")
 
     async def pair(self, command: commands.Pair, client: Client) -> Answer[replies.Paired]:

@@ -258,17 +258,29 @@ class Access:
         return self._devices.identify(token)
 
     def pair(self, code: str, name: str | None) -> tuple[Device, str]:
-        """Pairs a device with a one-time code. Returns the device and its token. Raises ``ClientError``."""
+        """Pairs a device with a one-time code. Returns the device and its token. Raises ``ClientError``.
+        Blocking."""
         if self._devices is None:
             raise ClientError(
                 "NOT_SUPPORTED", "Devices can't be paired: this server runs without tokens (--insecure-no-auth)."
             )
+        self.refresh_keys()
         try:
             return redeem(self._devices, code, name, self._keys if self._keys is not None else ())
         except DrawbridgeError as error:
             logger.error("a device could not be paired: %s", error)
             text = "The server could not save the new device. See the server's log for the reason."
             raise ClientError("FILE_OPERATION", text) from None
+
+    @property
+    def accepts_keys(self) -> bool:
+        """Whether the server accepts SSH keys."""
+        return self._keys is not None
+
+    def refresh_keys(self) -> None:
+        """Reads the file with the SSH keys again, if it has changed. Blocking."""
+        if self._keys is not None:
+            self._keys.refresh()
 
     def nonce(self) -> str:
         """A nonce for a challenge. Raises ``ClientError`` if the server does not accept SSH keys."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import threading
+from collections import deque
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +25,12 @@ FILE: Final = "audit.jsonl"
 
 FILE_BYTES: Final = 10 * 1024 * 1024
 FILES_KEPT: Final = 10
+
+ENDING_SECONDS: Final = 5.0
+"""The maximum time that a server that ends waits for another process's lock."""
+
+MOST_QUEUED: Final = 10_000
+"""The maximum number of entries that wait for another process's lock. More are only logged."""
 
 TEXT: Final = 300
 """The maximum number of bytes of a text field. Longer texts are cut."""
@@ -42,18 +50,23 @@ class AuditLog:
         kept = {name: _short(value) for name, value in fields.items() if value is not None}
         moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = msgspec.json.encode({"time": moment, "event": event, **kept}) + b"\n"
+        self._add(line)
+
+    def _add(self, line: bytes) -> None:
+        """Appends a line. Waits while another process holds the file's lock."""
         try:
             self._append(line)
         except OSError as error:
-            logger.error("the audit log can't be written (%s): %s", error.strerror, line.decode().rstrip())
+            _report(error.strerror, line)
 
-    def _append(self, line: bytes) -> None:
+    def _append(self, line: bytes, *, wait: bool = True) -> None:
+        """Raises OSError, which is ``BlockingIOError`` if another process holds the lock, unless ``wait`` is set."""
         while True:
             file = os.open(
                 self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE_FILE
             )
             try:
-                fcntl.flock(file, fcntl.LOCK_EX)
+                fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
                 found = os.fstat(file)
                 if not self._is_current(found):
                     continue  # another process has started a new file in the meantime
@@ -83,6 +96,62 @@ class AuditLog:
             older = self._path if number == 1 else self._path.with_name(f"{FILE}.{number - 1}")
             if older.exists():
                 os.replace(older, self._path.with_name(f"{FILE}.{number}"))
+
+
+class ServerAuditLog(AuditLog):
+    """The audit log as the event loop writes to it: an entry is in the file when ``write`` returns, unless another
+    process holds the lock. Then a thread waits for the lock, and appends this entry and those that follow in their
+    order."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._queued: deque[bytes] = deque()
+        """The lines that wait for the lock. The thread removes a line when it is in the file, and ends when no line is
+        left."""
+        self._changing = threading.Lock()
+        """Held for changes to the queue, but never while the thread waits or writes."""
+        self._thread: threading.Thread | None = None
+
+    def _add(self, line: bytes) -> None:
+        with self._changing:
+            if len(self._queued) >= MOST_QUEUED:
+                return _report(STILL_LOCKED, line)
+            if self._queued:
+                return self._queued.append(line)
+        # The queue is empty, so the thread writes nothing, and no other thread adds a line.
+        try:
+            self._append(line, wait=False)
+        except BlockingIOError:
+            self._queued.append(line)
+            self._thread = threading.Thread(target=self._write_queued, name="waiting for the audit log", daemon=True)
+            self._thread.start()
+        except OSError as error:
+            _report(error.strerror, line)
+        return None
+
+    def _write_queued(self) -> None:
+        while True:
+            super()._add(self._queued[0])
+            with self._changing:
+                self._queued.popleft()
+                if not self._queued:
+                    return
+
+    def close(self) -> None:
+        """Returns when all entries are in the file. Waits at most ``ENDING_SECONDS`` for the lock, and logs entries that
+        are not in the file by then."""
+        if self._thread is not None:
+            self._thread.join(ENDING_SECONDS)
+        with self._changing:
+            for line in self._queued:
+                _report(STILL_LOCKED, line)
+
+
+STILL_LOCKED: Final = "it is locked by another process"
+
+
+def _report(why: str | None, line: bytes) -> None:
+    logger.error("the audit log can't be written (%s): %s", why, line.decode().rstrip())
 
 
 def _short(value: Any) -> Any:

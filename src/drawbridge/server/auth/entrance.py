@@ -19,6 +19,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from drawbridge.core.addresses import network_of
+from drawbridge.core.disk_threads import DiskThreads
 from drawbridge.protocols.gate import Head, Refusal
 from drawbridge.server.auth import audited
 from drawbridge.server.auth.access import Access, is_loopback
@@ -81,6 +82,9 @@ Also the time between the first refusal beyond ``REFUSALS`` and the log line wit
 
 RETRY_SECONDS: Final = 30
 
+KEYS_SECONDS: Final = 5.0
+"""The maximum time that reading the file with the SSH keys may take."""
+
 UNCHECKED: Final = "RESOURCE_LIMIT"
 """The error code for a token that could not be checked, as raised by ``Devices.identify``."""
 
@@ -142,6 +146,9 @@ class Entrance:
         """The number of refusals beyond ``REFUSALS`` that no log line has reported yet."""
         self._limited = Buckets(1, 1 / LIMITED_SECONDS)
         self._pairing = asyncio.Lock()
+        self._reading_keys = DiskThreads(1)
+        self._are_keys_late = False
+        """Whether the file with the SSH keys could not be read in time. This is logged once."""
         self._logged_refusals = Buckets(1, 1 / RETRY_SECONDS)
         """Limits the log lines and audit log entries for refused connections. Per address, each reason is reported at
         most once in ``RETRY_SECONDS``."""
@@ -219,13 +226,27 @@ class Entrance:
         """The SHA-256 of the certificate that new connections get; None without TLS."""
         return self._access.certificate()
 
-    def by_signature(self, answer: SshAuth, nonce: str | None, certificate: str | None, address: str) -> Identity:
+    async def refresh_keys(self) -> None:
+        """Reads the file with the SSH keys again, if it has changed. If its disk does not respond within
+        ``KEYS_SECONDS``, the keys that were last read remain valid."""
+        if self._access.accepts_keys:
+            try:
+                await self._reading_keys.run(self._access.refresh_keys, KEYS_SECONDS)
+                self._are_keys_late = False
+            except TimeoutError:
+                if self._are_keys_late:
+                    return
+                self._are_keys_late = True
+                logger.warning("the file with the authorized SSH keys can't be read now: its disk does not respond")
+
+    async def by_signature(self, answer: SshAuth, nonce: str | None, certificate: str | None, address: str) -> Identity:
         """The identity of the key that signed the challenge. ``nonce``: the nonce of the connection's open
         challenge; None if it has no open challenge. ``certificate``: the SHA-256 of the certificate that the connection
         uses; None without TLS.
 
         Raises ``ClientError``.
         """
+        await self.refresh_keys()
         with self._counted(address, short=True):
             return self._access.signed(answer, nonce, certificate)
 

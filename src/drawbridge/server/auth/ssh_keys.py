@@ -56,8 +56,8 @@ class BadSignature(Exception):
 
 
 class Keys:
-    """The keys in a file, which is read again when it changes. ``reload`` raises ``BadSetting`` if the file can't be
-    used."""
+    """The keys in a file, as it was when it was last read. ``reload`` reads it again if it has changed, and raises
+    ``BadSetting`` if it can't be used."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -67,13 +67,14 @@ class Keys:
         """The problem with the file that was logged last. It is logged once, because the file is read often."""
 
     def reload(self) -> None:
+        """Blocking. Another thread may use the keys meanwhile."""
         try:
             found = self._path.stat()
             stamp = (found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode, found.st_uid)
             if stamp == self._seen:
                 return
-            self._entries, self._seen = {}, None
             if found.st_mode & 0o022 or found.st_uid not in (0, os.getuid()):
+                self._entries, self._seen = {}, None
                 raise BadSetting(
                     f"{self._path} can be written by other users: anyone who adds a key could control the agents. "
                     "It must belong to you or root, and only its owner may have write permission."
@@ -87,14 +88,13 @@ class Keys:
         self._seen = stamp
 
     def find(self, blob: bytes) -> Entry | None:
-        self._reload_or_log()
         return self._entries.get(blob)
 
     def __contains__(self, fingerprint: object) -> bool:
-        self._reload_or_log()
         return any(entry.fingerprint == fingerprint for entry in self._entries.values())
 
-    def _reload_or_log(self) -> None:
+    def refresh(self) -> None:
+        """Reads the file again if it has changed. If it can't be used, no key is accepted, which is logged. Blocking."""
         problem = ""
         try:
             self.reload()

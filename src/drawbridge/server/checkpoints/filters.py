@@ -13,15 +13,13 @@ import contextlib
 import itertools
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from drawbridge.agents.memory import MB
 from drawbridge.server.checkpoints.commits import Filtered, shown_path
 from drawbridge.server.checkpoints.errors import NoCheckpoint, enumerated
-from drawbridge.server.checkpoints.file_versions import Versions, versions
-from drawbridge.server.checkpoints.git import index as git_index
 from drawbridge.server.checkpoints.git.git import Git
-from drawbridge.server.checkpoints.repository import LARGEST_FILE, Repository, beginning_of, is_odd
+from drawbridge.server.checkpoints.repository import LARGEST_FILE, beginning_of, is_odd
 from drawbridge.server.checkpoints.untracked import folders_of
 
 LIST: Final = ("ls-files", "-s", "-z", "--", ".", ":(exclude,attr:!filter)", ":(exclude,attr:-filter)")
@@ -45,36 +43,37 @@ FILTERED_BYTES: Final = 32 * MB
 not apply to a checkpoint that is based on an earlier one. The same files are read for it, and new ones."""
 
 
+class Folders(NamedTuple):
+    """The directories of the files in an index, and those of its lists of attributes."""
+
+    tracked: frozenset[str]
+    listing: frozenset[str]
+
+
+def folders_in(tracked: Collection[str]) -> Folders | None:
+    """The directories of an index with these paths; None if the paths are too long."""
+    with contextlib.suppress(ValueError):
+        parts = (path.rpartition("/") for path in tracked)
+        listing = frozenset(folder for folder, _, name in parts if name == ATTRIBUTES)
+        return Folders(frozenset(folders_of(tracked)), listing)
+    return None
+
+
 class Attributes:
     """Tells without git that no file in ``directory`` has a filter or the ``ident`` attribute. Most projects have no
     such file, and git would look for the attributes of each file."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._index: tuple[Repository, Versions] | None = None
-        """The version of the user's index when it was last read here."""
-        self._folders: tuple[frozenset[str], frozenset[str]] | None = None
-        """The directories of the files in it, and those of its lists of attributes, relative to the project; None if
-        only git can tell."""
 
-    def version(self, git: Git) -> Versions:
-        """The version of the user's index. Blocking."""
-        return versions([str(git.repository.own / "index")])
-
-    def named_in_lists(self, git: Git, version: Versions) -> frozenset[bytes]:
-        """Those of ``FILTER`` and ``IDENT`` that the lists of attributes may name for a file in git's index, which is a
-        copy of the user's index. ``version``: that of the user's index before it was copied. Blocking."""
-        if git.repository.private:
+    def named_in_lists(self, git: Git, folders: Folders | None) -> frozenset[bytes]:
+        """Those of ``FILTER`` and ``IDENT`` that the lists of attributes may name for a file in these directories of
+        git's index. None if only git can tell the directories. Blocking."""
+        if folders is None:
             return EITHER
-        if self._index != (git.repository, version):
-            tracked = git_index.paths(git.index, git.settings.id_bytes)
-            self._index, self._folders = (git.repository, version), _folders(tracked)
-        if self._folders is None:
-            return EITHER
-        folders, listing = self._folders
         # Without the file, git reads the list in the index.
-        is_only_in_index = any(not (self._directory / folder / ATTRIBUTES).is_file() for folder in listing)
-        return EITHER if is_only_in_index else self._named(git, folders)
+        is_only_in_index = any(not (self._directory / folder / ATTRIBUTES).is_file() for folder in folders.listing)
+        return EITHER if is_only_in_index else self._named(git, folders.tracked)
 
     def may_filter(self, git: Git, folders: Collection[str]) -> bool:
         """Whether a file in these directories may have a filter. A ``.gitattributes`` that is in git's index must also
@@ -96,18 +95,6 @@ class Attributes:
             content = beginning_of(file, LARGEST_FILE + 1) or b""
             found |= {word for word in EITHER if word in content}
         return frozenset(found)
-
-
-def _folders(tracked: Collection[str] | None) -> tuple[frozenset[str], frozenset[str]] | None:
-    """The directories of the files in an index, and those of its lists of attributes; None if only git can read the
-    index, or if its paths are too long."""
-    if tracked is None:
-        return None
-    with contextlib.suppress(ValueError):
-        parts = (path.rpartition("/") for path in tracked)
-        listing = frozenset(folder for folder, _, name in parts if name == ATTRIBUTES)
-        return frozenset(folders_of(tracked)), listing
-    return None
 
 
 async def filtered_entries(git: Git) -> dict[str, str]:

@@ -62,12 +62,12 @@ class Operations:
         """These tasks are not canceled. Each waits until the processes of one operation have ended."""
 
     @contextlib.asynccontextmanager
-    async def exclusive(self) -> AsyncIterator[Git]:
-        """git for one operation, during which no checkpoint is created. Raises ``NoCheckpoint``, ``GitFailed`` or
-        OSError."""
+    async def exclusive(self, *, awaited: bool = False) -> AsyncIterator[Git]:
+        """git for one operation, during which no checkpoint is created. ``awaited``: as in ``opened``. Raises
+        ``NoCheckpoint``, ``GitFailed`` or OSError."""
         async with self._lock.held():
             try:
-                async with self.opened(self._settings) as git:
+                async with self.opened(self._settings, awaited=awaited) as git:
                     self._settings = git.settings if git is not None else None
                     if git is None:
                         raise await _missing()
@@ -95,12 +95,22 @@ class Operations:
         """
         return self._lock.held(urgent=urgent)
 
-    def opened(self, known: Settings | None = None) -> contextlib.AbstractAsyncContextManager[Git | None]:
+    def opened(
+        self, known: Settings | None = None, *, awaited: bool = False
+    ) -> contextlib.AbstractAsyncContextManager[Git | None]:
         """git in the repository for the checkpoints, in a block of ``held``; None if the directory has no repository, or
-        git is not installed. ``known``: the settings of an earlier operation. Raises ``NoCheckpoint``, ``GitFailed`` or
-        OSError."""
+        git is not installed. ``known``: the settings of an earlier operation. ``awaited``: whether a run waits for
+        this operation, which then gets less time if git was slow in this repository a moment ago. Raises
+        ``NoCheckpoint``, ``GitFailed`` or OSError."""
         return confined_git.opened(
-            self._directory, self._confinement, self._memory, self._endings, known, self._repository, self._remembered
+            self._directory,
+            self._confinement,
+            self._memory,
+            self._endings,
+            known,
+            self._repository,
+            self._remembered,
+            awaited=awaited,
         )
 
     def opened_in_work_tree(self) -> contextlib.AbstractAsyncContextManager[Git | None]:

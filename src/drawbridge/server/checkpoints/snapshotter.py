@@ -141,7 +141,7 @@ class Snapshotter:
             cached = self._cache.remove()
             # A run does not wait for the checkpoint after it, so the configuration is always read for that checkpoint.
             known = cached.settings if cached is not None and when == "before" else None
-            async with self._operations.opened(known) as git:
+            async with self._operations.opened(known, awaited=True) as git:
                 if git is None:
                     return False
                 collect = self._collect_before if when == "before" else self._collect_after
@@ -160,7 +160,7 @@ class Snapshotter:
         if await asyncio.to_thread(self._private.successor) is None:
             self._private.check_again_later()
             return
-        async with self._operations.opened() as git:
+        async with self._operations.opened(awaited=True) as git:
             if git is None or await self._refs.review_is_open(git):
                 return
         await asyncio.to_thread(self._private.remove)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from drawbridge.server.checkpoints import filters
 from drawbridge.server.checkpoints.commits import Filtered, filtered_of, listed_statuses
 from drawbridge.server.checkpoints.errors import GitFailed, damaged_index
-from drawbridge.server.checkpoints.file_versions import Versions
+from drawbridge.server.checkpoints.file_versions import Versions, versions
 from drawbridge.server.checkpoints.git import index as git_index
 from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.index_cache import INDEX
@@ -43,6 +43,14 @@ class Staged(NamedTuple):
     absent: frozenset[str]
 
 
+class _UsersIndex(NamedTuple):
+    """What operations need to know about the user's index. ``marked``: the marked files of the project; None if only
+    git can read the index. ``folders``: the directories in it; None if only git can tell."""
+
+    marked: git_index.Marked | None
+    folders: filters.Folders | None
+
+
 class Staging:
     """The files of ``directory``. ``private``: its private repository; None if it can't have one."""
 
@@ -55,9 +63,8 @@ class Staging:
         it: for example, git stores any content for a file with a filter, and with the file's times."""
         self._settled: Mapping[str, git_index.Recent] = {}
         """The entries of the user's index for files changed after this time that need not be read again."""
-        self._marked: tuple[tuple[Repository, Versions], git_index.Marked | None] | None = None
-        """The marked files in the user's index, and the version of that index. The files are None if only git can read
-        the index."""
+        self._users: tuple[tuple[Repository, Versions], _UsersIndex] | None = None
+        """What was last read of the user's index, and the version of that index."""
 
     async def read_all(self, git: Git, since: str | None, *, only_known: bool = False) -> Staged:
         """Makes git's index match the work tree, beginning with the user's index (in a private repository, with the
@@ -72,7 +79,7 @@ class Staging:
             # Only Drawbridge writes this index, and everything in it can be read again.
             logger.warning("%s is damaged, and is built again", first)
             await asyncio.to_thread(first.unlink, missing_ok=True)
-        version = await asyncio.to_thread(self.attributes.version, git)
+        version = await asyncio.to_thread(versions, [str(first)])
         try:
             # git recognizes unchanged files by their times, and does not read them again. It also compares these times
             # with the time of the index file, which therefore has to be copied, too.
@@ -85,11 +92,12 @@ class Staging:
         if git.repository.private:
             assert self._private is not None
             await self._private.forget_ignored(git)
-        marked = git_index.Marked() if git.repository.private else await self._marked_in(git, version)
+        users = await self._users_index(git, version)
+        marked = await self._listed_marked(git) if users.marked is None else users.marked
         await git.update("--no-assume-unchanged", marked.assumed)
         absent = await self.compare_present(git, marked.skipped)
         await self._forget_repositories(git)
-        named = await asyncio.to_thread(self.attributes.named_in_lists, git, version)
+        named = await asyncio.to_thread(self.attributes.named_in_lists, git, users.folders)
         known = await filters.filtered_entries(git) if filters.FILTER in named else {}
         recent = {path: found for path, found in marked.recent.items() if self._settled.get(path) != found}
         again = {path: found.entry for path, found in recent.items()}
@@ -112,22 +120,32 @@ class Staging:
         unread = frozenset(path for path, entry in known.items() if path not in read and now.get(path) == entry)
         return Staged(Filtered(read, unread), absent)
 
-    async def _marked_in(self, git: Git, version: Versions) -> git_index.Marked:
-        """The marked files of the project in git's index, a copy of the user's. ``version``: that of the user's index
-        before it was copied. Raises ``GitFailed`` or ``NoCheckpoint``."""
-        if self._marked is None or self._marked[0] != (git.repository, version):
-            found = await asyncio.to_thread(self._read_marked, git)
-            self._marked = (git.repository, version), found
-        marked = self._marked[1]
-        return await self._listed_marked(git) if marked is None else marked
+    async def _users_index(self, git: Git, version: Versions) -> _UsersIndex:
+        """What git's index, a copy of the user's, contains. A private repository has no index of the user.
+        ``version``: that of the user's index before it was copied."""
+        if git.repository.private:
+            return _UsersIndex(git_index.Marked(), None)
+        if self._users is None or self._users[0] != (git.repository, version):
+            self._users = (git.repository, version), await asyncio.to_thread(self._read_users_index, git)
+        return self._users[1]
 
-    def _read_marked(self, git: Git) -> git_index.Marked | None:
-        """Like ``_marked_in``, without git; None if only git can read the index. Blocking."""
-        found = git_index.marked(git.index, git.settings.id_bytes, self._since)
-        return None if found is None else found.below(git.repository.prefix(self._directory))
+    def _read_users_index(self, git: Git) -> _UsersIndex:
+        """Like ``_users_index``. One pass for both, because it takes most of the time in a large project. Blocking."""
+        found = self._scan(git)
+        if found is None:
+            return _UsersIndex(None, None)
+        return _UsersIndex(self._in_project(git, found.marked), filters.folders_in(found.paths))
+
+    def _scan(self, git: Git) -> git_index.Scanned | None:
+        """The paths and the marked files in git's index; None if only git can read the index. Blocking."""
+        return git_index.scan(git.index, git.settings.id_bytes, self._since)
+
+    def _in_project(self, git: Git, marked: git_index.Marked) -> git_index.Marked:
+        """The marked files of the project."""
+        return marked.below(git.repository.prefix(self._directory))
 
     async def _listed_marked(self, git: Git) -> git_index.Marked:
-        """Like ``_marked_in``, as git lists the files."""
+        """The marked files of the project in git's index, as git lists them. Raises ``GitFailed`` or ``NoCheckpoint``."""
         listed = _LISTED.findall(await git.read("ls-files", "-v", "-s", "-z", "--debug"))
         return git_index.Marked(
             frozenset(path for mark, _, path, _, _ in listed if mark.islower()),
@@ -184,8 +202,9 @@ class Staging:
         """Remembers which of the entries ``recent`` of the user's index are correct, so that the files are not read again
         for each operation. git's index now contains what git has read. ``trusted``: the files that were not read.
         Blocking."""
-        now = self._read_marked(git)
-        if now is not None:
+        found = self._scan(git)
+        if found is not None:
+            now = self._in_project(git, found.marked)
             self._settled = {
                 path: found
                 for path, found in recent.items()

@@ -56,9 +56,10 @@ def _by_index(git: Git, directory: Path, known: Mapping[str, Listing]) -> Untrac
     """Like ``find_untracked``, without git; None if only git can read the index, or its paths are too long.
     Blocking."""
     directory, root = directory.resolve(), git.repository.root
-    tracked = git_index.paths(git.index, git.settings.id_bytes)
-    if tracked is None:
+    scanned = git_index.scan(git.index, git.settings.id_bytes)
+    if scanned is None:
         return None
+    tracked = scanned.paths
     if prefix := git.repository.prefix(directory):
         tracked = {path.removeprefix(prefix) for path in tracked if path.startswith(prefix)}
     try:

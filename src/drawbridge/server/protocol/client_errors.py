@@ -127,8 +127,9 @@ CODES: Final[Mapping[str, Kind]] = {
     ),
     "HUNK_GONE": Kind(
         "The hunk or file no longer needs a decision, or the review has changed since it was shown: read the "
-        "review again. If somebody has decided on the hunk, `details` has `by` and `decision`. If the review has "
-        "changed, `details.paths` names files that have changed in it."
+        "review again. If somebody has decided on the hunk, `details` has `by` and `decision`. If its file has changed, "
+        "`details` has `path` and, for a hunk with lines, `line`. If the review has changed, `details.paths` names "
+        "files that have changed in it."
     ),
     "REVIEW_CLASH": Kind(
         "The same places in the files have just been changed, or one path blocks another; "

@@ -371,7 +371,8 @@ class SessionFork(ProjectCommand, kw_only=True):
 
 
 class Sessions(InProjects, kw_only=True):
-    """Requests the sessions of the histories, most recently active first."""
+    """Requests the sessions of the histories, most recently active first. Of more than ``limit`` sessions, those that
+    are not ``current`` are left out first."""
 
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 200
 

@@ -225,8 +225,8 @@ class Review(Struct, frozen=True):
     terminal session; null if there are none, or if the agent has them. ``repository``: where the versions of the files
     are stored: in the repository of the ``project``, or in a ``private`` one in the server's data, if the directory is
     not in a git work tree. ``notice``: a sentence for the user about the private repository and what it leaves out;
-    empty for the repository of the project. ``missing``: a sentence for the user, which says that changes of the latest
-    run may be missing, and why; empty if all of them are there.
+    empty for the repository of the project. ``missing``: sentences for the user, which say which changes of the
+    latest run are not in the review, or may not be, and why; empty if all of them are there.
     """
 
     state: Literal["open", "none"]
@@ -297,7 +297,7 @@ class SessionEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class SessionsFound(Struct, frozen=True, omit_defaults=True):
     """``building``: the index of a history is being built, so sessions may be missing. ``more``: there are more
-    sessions than ``limit``, or than fit into a message."""
+    sessions than ``limit``, or than fit into a message. The ``current`` ones are left out last."""
 
     sessions: list[SessionEntry]
     more: bool = False

@@ -19,11 +19,11 @@ from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Handover
 from drawbridge.server.reviews.change_set import lines_of
 from drawbridge.server.reviews.comments import prompt_of
-from drawbridge.server.reviews.decisions import HunkGone
+from drawbridge.server.reviews.decisions import HunkGone, SameName
 from drawbridge.server.reviews.located_comments import LocatedComments, Since
 from drawbridge.server.reviews.open_review import OpenReview
 from drawbridge.server.reviews.remembered import COMMENTS_BYTES, MOST_COMMENTS, RememberedComment, sized
-from drawbridge.server.reviews.reviews import NoLines, Review, SameName
+from drawbridge.server.reviews.reviews import NoLines, Review
 from drawbridge.server.updates import answered
 from drawbridge.text.review_words import CHANGED
 

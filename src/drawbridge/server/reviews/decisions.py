@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from hashlib import blake2b
 from typing import Literal, TypeAlias
@@ -49,14 +50,29 @@ class HunkDecision(Struct, frozen=True):
     decision: Decision
 
 
-class HunkGone(Exception):
-    """A hunk or a file no longer needs a decision. ``decided``: the decision, if a user has decided on the
-    hunk."""
+class Place(Struct, frozen=True):
+    """Where a hunk was when it was shown. ``path``: as git names it. ``line``: its first line in the new version, 1-based;
+    None for a hunk without lines. ``new``: the file's mode and blob at that time; None if it did not exist."""
 
-    def __init__(self, what: str, decided: HunkDecision | None = None) -> None:
+    path: str
+    line: int | None
+    new: tuple[str, str] | None
+
+
+class HunkGone(Exception):
+    """A hunk or a file no longer needs a decision. ``decided``: the decision, if a user has decided on the hunk.
+    ``place``: where the hunk was, if its file has changed since."""
+
+    def __init__(self, what: str, decided: HunkDecision | None = None, place: Place | None = None) -> None:
         super().__init__(what)
         self.what = what
         self.decided = decided
+        self.place = place
+
+
+class SameName(Exception):
+    """Clients see several files of the review with the same path, because their names are not valid UTF-8. Its text is
+    that path."""
 
 
 class ReviewMoved(Exception):
@@ -99,7 +115,7 @@ async def unplanned(plan: Plan) -> None:
 def chosen_hunks(
     review: OpenReview, wanted: RequestedDecision, decided: Mapping[str, HunkDecision]
 ) -> dict[str, set[str]]:
-    """The ids of the hunks that the decision applies to, by path. Raises ``HunkGone``."""
+    """The ids of the hunks that the decision applies to, by path. Raises ``HunkGone`` or ``SameName``."""
     if wanted.hunks:
         path_of = {hunk.id: file.path for file in review.files for hunk in file.hunks}
         chosen: dict[str, set[str]] = {}
@@ -109,9 +125,12 @@ def chosen_hunks(
             chosen.setdefault(path_of[id], set()).add(id)
         return chosen
     paths = set(wanted.files)
-    gone = paths - {shown_path(file.path) for file in review.files}
-    if gone:
-        raise HunkGone(min(gone))
+    shown = Counter(shown_path(file.path) for file in review.files)
+    for path in sorted(paths):
+        if not shown[path]:
+            raise HunkGone(path)
+        if shown[path] > 1:
+            raise SameName(path)
     files = [file for file in review.files if wanted.all or shown_path(file.path) in paths]
     return {file.path: {hunk.id for hunk in file.hunks} for file in files}
 

@@ -31,7 +31,16 @@ from drawbridge.server.protocol.frames import ROOM, Subscriber
 from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.reviews.change_set import REGULAR, FileChange, NotEditable, Part, Version
 from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused
-from drawbridge.server.reviews.decisions import HunkDecision, HunkGone, Plan, RequestedDecision, ReviewMoved
+from drawbridge.server.reviews.decisions import (
+    HunkDecision,
+    HunkGone,
+    Place,
+    Plan,
+    RequestedDecision,
+    ReviewMoved,
+    SameName,
+)
+from drawbridge.server.reviews.gaps import BACKGROUND_SECONDS
 from drawbridge.server.reviews.intents import (
     LISTED_PATHS,
     CommitIntent,
@@ -50,6 +59,16 @@ from drawbridge.server.updates import converted
 
 MISSING: Final = (
     "Changes of the latest run may be missing here, because no checkpoint was taken in time before it: {reason}"
+)
+
+ELSEWHERE: Final = (
+    "The agent worked in {directory}. Changes there are not in this review. Start the agent in that directory to review "
+    "what it changes."
+)
+
+OUTLASTED: Final = (
+    f"A background command of the latest run was still running {BACKGROUND_SECONDS / 60:g} minutes after the run. What it "
+    "has changed since is not in this review."
 )
 
 LONGEST_OUTPUT: Final = 10_000
@@ -120,16 +139,25 @@ def requested_decision(command: commands.ReviewDecide, by: str) -> RequestedDeci
     )
 
 
-def refused(error: HunkGone | ReviewMoved | NotEditable | Changed) -> ClientError:
+def refused(error: HunkGone | SameName | ReviewMoved | NotEditable | Changed) -> ClientError:
     match error:
         case HunkGone(decided=HunkDecision() as decided):
             how = {"keep": "kept", "undo": "undone", "edit": "edited"}[decided.decision]
             text = f"The hunk was already {how} by {decided.by}. Read the review again."
             details = {"gone": error.what, "by": decided.by, "decision": decided.decision}
             return ClientError("HUNK_GONE", text, details=details)
+        case HunkGone(place=Place() as place):
+            path = shown_path(place.path)
+            where = {"path": path} if place.line is None else {"path": path, "line": place.line}
+            at = "" if place.line is None else f" at line {place.line}"
+            text = f"{path} has changed{at} since the review was read. Read the review again."
+            return ClientError("HUNK_GONE", text, details={"gone": error.what, **where})
         case HunkGone():
             text = "The hunk or file no longer needs a decision. Read the review again."
             return ClientError("HUNK_GONE", text, details={"gone": error.what})
+        case SameName():
+            text = f"The review has several files that are shown as {error}. Decide on each of their changes."
+            return ClientError("VALIDATION_FAILED", text, field="data.files")
         case ReviewMoved():
             text = "The review has changed since it was shown. Read the review again."
             moved = {"paths": error.paths[:LISTED_PATHS], "files": len(error.paths)} if error.paths else None
@@ -366,7 +394,7 @@ def reply(
         more=len(review.files) - len(files),
         repository="private" if review.private else "project",
         notice=NOTICE if review.private else "",
-        missing=MISSING.format(reason=review.lost) if review.lost else "",
+        missing=_missing(review),
         comments=comments,
         drafts=drafts,
         kept=shown_kept,
@@ -375,6 +403,13 @@ def reply(
         handover=handover,
     )
     return data, shown
+
+
+def _missing(review: OpenReview) -> str:
+    """Sentences about changes of the latest run that are not in the review, or may not be."""
+    lost = MISSING.format(reason=review.lost) if review.lost else ""
+    elsewhere = ELSEWHERE.format(directory=clean(review.elsewhere)) if review.elsewhere else ""
+    return " ".join(filter(None, (lost, elsewhere, OUTLASTED if review.outlasted else "")))
 
 
 def _shown(session: str, change: FileChange, located: LocatedComments, before: ShownFile | None) -> ShownFile:

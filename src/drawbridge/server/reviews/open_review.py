@@ -11,17 +11,19 @@ from drawbridge.server.reviews.change_set import FileChange
 
 
 class OpenReview(Struct, frozen=True, dict=True):
-    """The review at one moment. ``version`` changes whenever anything in ``files`` or ``lost`` does. ``private``: whether
-    it is stored in a private repository. ``lost``: as in ``Gaps``."""
+    """The review at one moment. ``version`` changes whenever anything in ``files``, or what is missing, does. ``private``:
+    whether it is stored in a private repository. ``lost``, ``elsewhere``, ``outlasted``: as in ``Gaps``."""
 
     files: tuple[FileChange, ...] = ()
     private: bool = False
     lost: str = ""
+    elsewhere: str = ""
+    outlasted: bool = False
 
     # These are needed several times for each reply, and take a while for thousands of hunks.
     @cached_property
     def version(self) -> str:
-        digest = blake2b(self.lost.encode(), digest_size=12)
+        digest = blake2b(repr((self.lost, self.elsewhere, self.outlasted)).encode(), digest_size=12)
         for file in self.files:
             digest.update(_state(file))
         return digest.hexdigest()

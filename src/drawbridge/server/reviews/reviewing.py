@@ -26,7 +26,7 @@ from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews import publishing, recovery
 from drawbridge.server.reviews.change_set import NotEditable
 from drawbridge.server.reviews.commenting import Commenting, KeptComments
-from drawbridge.server.reviews.decisions import DecisionResult, HunkGone, Plan, RequestedDecision, ReviewMoved
+from drawbridge.server.reviews.decisions import DecisionResult, HunkGone, Plan, RequestedDecision, ReviewMoved, SameName
 from drawbridge.server.reviews.intents import DecisionIntent
 from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.messages import ShownFile, counted, images_of, numbers, record_of, refused, reply
@@ -93,11 +93,11 @@ class Reviewing:
         self._images: frozenset[str] = frozenset()
         """git's ids of the images that the latest reply names."""
 
-    async def extend(self, git: Git, run_id: str, when: When, commit: str) -> bool:
-        """Extends the review to a stored checkpoint of a run. Returns whether that succeeded. A failure is only logged,
-        because the checkpoint exists."""
+    async def extend(self, git: Git, run_id: str, when: When, commit: str, *, stays_open: bool = False) -> bool:
+        """Extends the review to a stored checkpoint of a run. ``stays_open``: as in ``Review.extend``. Returns whether
+        that succeeded. A failure is only logged, because the checkpoint exists."""
         try:
-            await self._review.extend(git, run_id, when, commit)
+            await self._review.extend(git, run_id, when, commit, stays_open=stays_open)
             if when == "after":
                 self._publish(await self._review.stored(git))
         except (GitFailed, NoCheckpoint, OSError) as error:
@@ -109,11 +109,20 @@ class Reviewing:
             return False
         return True
 
+    async def end(self, *, outlasted: bool = False) -> None:
+        """Ends the latest run in the review, if the review has stayed open, after the files were read for the last
+        time. ``outlasted``: whether something in the background is still running."""
+        self._review.end()
+        if outlasted:
+            await self._review.set_outlasted()
+        await self.refresh()
+
     async def refresh(self) -> None:
         """Updates the review after files were changed by something other than a run. A failure is logged."""
         try:
             await self.recovery.run_at_rest()
-            async with self._operations.exclusive() as git:
+            # No client waits for this, but the next run may have to wait until it is done.
+            async with self._operations.exclusive(awaited=True) as git:
                 review = await self._review.current(git, self._work_tree)
         except NoCheckpoint as error:  # for example because no checkpoints are taken on this server
             logger.info("%s: the review was not updated: %s", self._name, error)
@@ -191,7 +200,7 @@ class Reviewing:
         try:
             async with self.recovery.applying():
                 return await self._apply(wanted, session, own, sender)
-        except (HunkGone, ReviewMoved, NotEditable, Changed) as error:
+        except (HunkGone, SameName, ReviewMoved, NotEditable, Changed) as error:
             raise refused(error) from None
         except UnsavedChanges as error:
             raise not_written_over(error) from None

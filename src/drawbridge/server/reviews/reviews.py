@@ -63,9 +63,11 @@ from drawbridge.server.reviews.decisions import (
     DecisionResult,
     HunkDecision,
     HunkGone,
+    Place,
     Plan,
     RequestedDecision,
     ReviewMoved,
+    SameName,
     chosen_hunks,
     file_after,
     unplanned,
@@ -73,7 +75,7 @@ from drawbridge.server.reviews.decisions import (
 from drawbridge.server.reviews.gaps import Gaps
 from drawbridge.server.reviews.intents import LISTED_PATHS, DecisionIntent, Verdict
 from drawbridge.server.reviews.interrupted import recovered
-from drawbridge.server.reviews.located_comments import Commits, LocatedComments, Side, Since, located
+from drawbridge.server.reviews.located_comments import LITERAL, Commits, LocatedComments, Side, Since, located
 from drawbridge.server.reviews.open_review import OpenReview
 from drawbridge.server.reviews.review_commits import Notes, ReviewCommits, Trees, notes_of
 
@@ -86,8 +88,9 @@ class NoLines(Exception):
     """The file has no lines on that side: it does not exist there, or its lines are not compared."""
 
 
-class SameName(Exception):
-    """Clients see several files of the review with the same path, because their names are not valid UTF-8."""
+MOST_PLACES: Final = 20_000
+"""The maximum number of hunks whose places are remembered, so that a user whose decision comes too late sees which file
+has changed, and where."""
 
 
 class _Compared(Struct, frozen=True):
@@ -115,6 +118,8 @@ class Review:
         """The latest comparison of each file, by path."""
         self._states_in: dict[str, dict[str, int]] = {}
         """The ``states`` of the latest versions of the review, by version."""
+        self._places: dict[str, Place] = {}
+        """The places of the hunks that were shown last, by the ids of the hunks."""
 
     def continues(self) -> None:
         """Marks a run that began before the server was restarted as still active."""
@@ -135,8 +140,17 @@ class Review:
         await self._gaps.read()
         await self._gaps.set(missed=reason, lost=self._gaps.lost)
 
-    async def extend(self, git: Git, run_id: str, when: When, commit: str) -> None:
-        """Extends the review to a stored checkpoint of a run. Raises ``GitFailed``."""
+    async def set_elsewhere(self, elsewhere: str) -> None:
+        """Stores where the latest run worked, if it was not in the review's directory (see ``Gaps.elsewhere``)."""
+        await self._gaps.set_elsewhere(elsewhere)
+
+    async def set_outlasted(self) -> None:
+        """Stores that something in the background has outlasted the review of the latest run (``Gaps.outlasted``)."""
+        await self._gaps.set_outlasted()
+
+    async def extend(self, git: Git, run_id: str, when: When, commit: str, *, stays_open: bool = False) -> None:
+        """Extends the review to a stored checkpoint of a run. ``stays_open``: whether what changes after the run still
+        counts as the agent's work, until ``end`` is called or another run begins. Raises ``GitFailed``."""
         trees = await self._trees(git)
         missed = self._gaps.missed
         if trees is None:
@@ -151,11 +165,15 @@ class Review:
             # The notes stay, because a client may repeat a request, and an agent may make the same change again.
             base = commit if notes == Notes() else await self._new_base(git, commit, {}, notes)
             start = await self._absorb_kept(git, trees, base)
-        if when == "before":
+        if when == "before" or stays_open:
             self._run = run_id
-        await self._commits.set(git, Trees(start, base, commit, run_id, when != "after"))
+        head = commit
+        if stays_open:
+            head = await committed(git, await tree_of(git, commit), f"{run_id} now", await filtered_of(git, commit))
+        await self._commits.set(git, Trees(start, base, head, run_id, when != "after" or stays_open))
         known = self._gaps.lost if when == "after" else ""
-        await self._gaps.set(lost=missed if trees is None else known)
+        outlasted = when == "after" and self._gaps.outlasted
+        await self._gaps.set(lost=missed if trees is None else known, outlasted=outlasted)
 
     async def current(self, git: Git, work_tree: WorkTree) -> OpenReview:
         """The review of the files as they are now. Raises ``NoCheckpoint`` or ``GitFailed``."""
@@ -165,7 +183,7 @@ class Review:
         """The review as it is stored, without reading the files. Raises ``GitFailed``."""
         trees = await self._trees(git)
         return (
-            OpenReview(private=git.repository.private)
+            OpenReview(private=git.repository.private, elsewhere=self._gaps.elsewhere)
             if trees is None
             else await self._between(git, trees, await notes_of(git, trees.base))
         )
@@ -193,7 +211,11 @@ class Review:
             check_at_rest()
         if not wanted.hunks and wanted.version != review.version:
             raise ReviewMoved(self._changed_since(wanted.version, review))
-        chosen = chosen_hunks(review, wanted, notes.decided)
+        try:
+            chosen = chosen_hunks(review, wanted, notes.decided)
+        except HunkGone as error:
+            place = await self._changed_place(git, trees.head, error)
+            raise HunkGone(error.what, error.decided, place) from None
         files = {file.path: file for file in review.files}
         if wanted.decision != "keep":
             await self._check_known(git, trees, [files[path].path_before for path in chosen])
@@ -325,7 +347,7 @@ class Review:
         if not files:
             raise HunkGone(path)
         if len(files) > 1:
-            raise SameName
+            raise SameName(path)
         version = files[0].new if side == "new" else files[0].old
         if version is None or version.text is None:
             raise NoLines
@@ -354,7 +376,7 @@ class Review:
         if trees is None:
             await work_tree.check_size(git)
             _check_recorded(self._gaps.missed)
-            return None, OpenReview(private=git.repository.private)
+            return None, OpenReview(private=git.repository.private, elsewhere=self._gaps.elsewhere)
         # What an agent has done is in the last checkpoint, so a directory that has become too large since then does not
         # prevent decisions on it.
         is_complete = not (trees.is_running or self._gaps.missed)
@@ -442,12 +464,35 @@ class Review:
         self._compared = {
             file.path: _Compared(_key(file.old), _key(file.new), file.hunks, file.old_path) for file in files
         }
-        review = OpenReview(tuple(files), git.repository.private, self._gaps.lost)
+        gaps = self._gaps
+        review = OpenReview(tuple(files), git.repository.private, gaps.lost, gaps.elsewhere, gaps.outlasted)
         if review.version not in self._states_in:
             self._states_in[review.version] = review.states()
             if len(self._states_in) > REMEMBERED_VERSIONS:
                 del self._states_in[next(iter(self._states_in))]
+        self._remember_places(files)
         return review
+
+    def _remember_places(self, files: Iterable[FileChange]) -> None:
+        for file in files:
+            new = _key(file.new)
+            for hunk in file.hunks:
+                line = hunk.span.new_start + 1 if hunk.kind == "lines" else None
+                self._places.pop(hunk.id, None)
+                self._places[hunk.id] = Place(file.path, line, new)
+        for id in list(self._places)[: max(0, len(self._places) - MOST_PLACES)]:
+            del self._places[id]
+
+    async def _changed_place(self, git: Git, head: str, gone: HunkGone) -> Place | None:
+        """The place of a hunk that no longer needs a decision, if its file differs from the one that was shown. Raises
+        ``GitFailed``."""
+        place = self._places.get(gone.what)
+        if place is None or gone.decided is not None:
+            return None
+        listed = await git.read("ls-tree", "-z", head, "--", place.path, environment=LITERAL)
+        mode, _, blob = listed.partition("\t")[0].partition("\0")[0].partition(" ")
+        now = (mode, blob.rpartition(" ")[2]) if listed else None
+        return place if now != place.new else None
 
     def _changed_since(self, version: str | None, review: OpenReview) -> list[str]:
         """The files whose part of the review has changed since a version; empty if that version is not remembered."""

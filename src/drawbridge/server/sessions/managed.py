@@ -56,6 +56,7 @@ from drawbridge.server.sessions.prompts.attachments import PromptAttachments
 from drawbridge.server.sessions.prompts.prompts import Prompts
 from drawbridge.server.sessions.prompts.queue import PromptQueue, run_info
 from drawbridge.server.sessions.recorded_state import titled
+from drawbridge.server.sessions.runs.background import BackgroundWork
 from drawbridge.server.sessions.runs.checkpointing import RunCheckpoints
 from drawbridge.server.sessions.runs.continuing import Continuing
 from drawbridge.server.sessions.runs.controller import (
@@ -168,6 +169,14 @@ class ManagedSession(Session):
         self.recovery = self._reviewing.recovery
         self._reverter = Reverting(self.checkpoints.reverter, self.recovery, data.id, self.store)
         self.attachments = PromptAttachments(directory, data.id, self.tasks)
+        run_checkpoints = RunCheckpoints(
+            data.id,
+            self.checkpoints.snapshotter,
+            self.tasks,
+            lambda: writing.settled(self._real_path),
+            review.end,
+            wanted=limits.checkpoints,
+        )
         self.controller = RunController(
             data.id,
             data.path,
@@ -175,18 +184,19 @@ class ManagedSession(Session):
             self._queue,
             runs,
             processes,
-            RunCheckpoints(
-                data.id,
-                self.checkpoints.snapshotter,
-                self.tasks,
-                lambda: writing.settled(self._real_path),
-                review.end,
-                wanted=limits.checkpoints,
-            ),
+            run_checkpoints,
             self.tasks,
             open_in_terminal,
             self._reported,
             self._look_at,
+        )
+        self._background = BackgroundWork(
+            data.id,
+            self._reviewing,
+            self.tasks,
+            lambda: self.controller.run is not None,
+            run_checkpoints.taken,
+            wanted=limits.checkpoints,
         )
         self._process = self.controller.process
         self._asker = AskingProcess(self._process.answer)
@@ -374,7 +384,7 @@ class ManagedSession(Session):
 
     async def _extend_review(self, git: Git, run_id: str, when: When, commit: str) -> None:
         """Extends the review with a checkpoint that was just stored before or after a run."""
-        await self._reviewing.extend(git, run_id, when, commit)
+        await self._reviewing.extend(git, run_id, when, commit, stays_open=self._background.keeps_open)
 
     async def review(self) -> Answer[ReviewReply]:
         return await self._reviewing.get(self.id)
@@ -593,6 +603,7 @@ class ManagedSession(Session):
 
     def _run_ended(self, run: Run) -> None:
         """Records the end of a run. No run is current at this moment."""
+        self._background.run_ended()
         finished = _run_finished(run)
         # An agent that still waits for an answer would hang without one, for example an agent that does not report its
         # subagents.
@@ -661,6 +672,7 @@ class ManagedSession(Session):
             return
         if isinstance(report, base.StateReported):
             self._report_state(report.state)
+            self._background.reported(report.state.tasks)
         elif self.offers.report(self._process.agent, report.offers):
             self.store.announce(report)
             if not self.store.closed:
@@ -683,6 +695,7 @@ class ManagedSession(Session):
     def _process_left(self) -> None:
         """Forgets what was known about the agent's process, because it has ended or is being ended."""
         self._elsewhere = None
+        self._background.reported(())
         self._report_state(msgspec.structs.replace(self._agent_state, tasks=(), retry=None, compacting=False))
 
     def _question(self, question: base.Question) -> None:
@@ -704,6 +717,7 @@ class ManagedSession(Session):
         self.continuing.close()
         self.withdraw_all(reason)
         await self.controller.close()
+        await self._background.close()
         await self.checkpoints.close()
         async with self._changing:
             pass  # git must not be ended while it writes files, because then only some files would be reverted
@@ -711,6 +725,7 @@ class ManagedSession(Session):
             self.controller.drop(run)
             self._run_ended(run)
         self.store.save()
+        await self.offers.close()
         await asyncio.to_thread(self.history.close)  # waits for the disk
 
 

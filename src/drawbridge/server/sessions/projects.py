@@ -293,6 +293,7 @@ class Projects:
         async with self._adding:
             pass  # a project that is being added is closed as well
         await asyncio.gather(*(session.close(reason) for session in self))
+        await self._models.close()
 
     def _quarantine(self, directory: Path, why: str) -> None:
         name = directory.name

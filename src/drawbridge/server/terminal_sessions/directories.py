@@ -120,6 +120,8 @@ class ReviewedDirectory:
         checkpoint at its end if the reason is an error, or if the review contains the beginning of another run."""
         self._is_extended = False
         """Whether the review contains the beginning of a run, and no end of a run after it."""
+        self._elsewhere: str | None = None
+        """Where the latest run works, as in ``Gaps.elsewhere``, until that is stored; otherwise None."""
         self._ready = asyncio.Event()
         """Set while each active run has its checkpoint, or while hooks don't have to wait for it."""
         self._ready.set()
@@ -211,6 +213,11 @@ class ReviewedDirectory:
             self._runs[session] = run
         self._update()
 
+    def set_elsewhere(self, elsewhere: str) -> None:
+        """Sets where the latest run works, as in ``Gaps.elsewhere``."""
+        self._elsewhere = elsewhere
+        self._update()
+
     def continue_run(self, session: str, run: str) -> None:
         """Restores a run that began before the server was restarted, and is still active."""
         self._runs[session] = run
@@ -243,7 +250,7 @@ class ReviewedDirectory:
         active = self._active()
         if not all(run in self._begun for run in active):
             self._ready.clear()
-        elif all(run in active for run in self._begun):
+        elif all(run in active for run in self._begun) and self._elsewhere is None:
             return
         if not self._is_working:
             self._is_working = True
@@ -260,7 +267,9 @@ class ReviewedDirectory:
             active = self._active()
             ended = next((run for run in self._begun if run not in active), None)
             new = next((run for run in active if run not in self._begun), None)
-            if ended is not None:
+            if self._elsewhere is not None and (ended is not None or new is None):
+                await self._store_elsewhere()
+            elif ended is not None:
                 if self._begun.pop(ended) or self._is_extended or self._review.has_missed:
                     is_taken = await self._checkpoint(ended, "after")
                     if not (is_taken or self.busy):
@@ -270,6 +279,17 @@ class ReviewedDirectory:
                 self._begun[new] = await self._checkpoint(new, "before")
             else:
                 return self._stopped()
+
+    async def _store_elsewhere(self) -> None:
+        """Stores where the latest run works, before the checkpoint after it is taken and the review is published."""
+        elsewhere, self._elsewhere = self._elsewhere, None
+        if elsewhere is None or await self._grants.directories.examine(self.path) is not None:
+            return
+        try:
+            await self._prepare()
+            await self._review.set_elsewhere(elsewhere)
+        except (DrawbridgeError, OSError) as error:
+            logger.warning("%s: it was not stored where the agent works: %s", self.path, error)
 
     async def _checkpoint(self, run: str, when: When) -> bool:
         """Takes a checkpoint. Returns whether it was taken. A failure is logged."""

@@ -87,8 +87,10 @@ class ReportQueue:
                     self._next = ProcessCheck(await self._file.states(session.checked_processes))
                 if not self._begins_turn(self._next):
                     await self._read_until(self._next.after)
-                if isinstance(self._next, HookReport) and self._next.ends_call:
-                    await session.read_decided()
+                if isinstance(self._next, HookReport):
+                    await session.examine_place(self._next.event)
+                    if self._next.ends_call:
+                        await session.read_decided()
             except Exception:
                 logger.exception("%s: internal error", session.id)
             self._process_next()

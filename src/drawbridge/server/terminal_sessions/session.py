@@ -93,6 +93,7 @@ from drawbridge.server.terminal_sessions.turns import (
     SubagentStopped,
     Turns,
 )
+from drawbridge.server.terminal_sessions.work_place import WorkPlace
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -165,6 +166,7 @@ class TerminalSession(Session):
         self._stored = msgspec.convert(facts, StoredTurns, from_attributes=True)
         """The facts about the turns, as they were last stored."""
         self._texts = TextsReadAhead()
+        self._place = WorkPlace(self.path)
         self.questions = Questions(
             self.agent, str(self.path), self._texts.of, time.monotonic, is_unattended=facts.is_unattended
         )
@@ -332,6 +334,10 @@ class TerminalSession(Session):
         paths = {one.request.proposal.path for one in self.questions.decided if one.request.proposal is not None}
         await self._texts.read(paths)
 
+    async def examine_place(self, event: HookEvent) -> None:
+        """Examines the directory in which the agent works according to this event, before the event is processed."""
+        await self._place.examine(event.cwd)
+
     def process(self, report: Report) -> None:
         """Processes a report from the queue. Everything that precedes it has been processed."""
         match report:
@@ -415,6 +421,7 @@ class TerminalSession(Session):
         """Processes a hook's event. The arguments are as in ``HookReport``."""
         self._note_hook(event, pid, handed)
         was_working = self.turns.current is not None
+        self._note_place(event)
         match event.name:
             case "Stop" if handed is not None:
                 self.turns.set_tasks(event, pid)
@@ -427,6 +434,7 @@ class TerminalSession(Session):
                     prompt = handed.text if handed is not None else ""
                 is_alone = event.name == "SessionStart" and not self.processes.beside(pid)
                 self._record(self.turns.hook(event, pid, prompt=prompt, is_alone=is_alone))
+        self._note_place(event)
         match event.name:
             case "PreToolUse" if was_working:
                 self._save_if_changed()
@@ -472,6 +480,14 @@ class TerminalSession(Session):
             self.handover.settle()
         if event.name not in ("SessionEnd", "Notification"):
             self._reopen()
+
+    def _note_place(self, event: HookEvent) -> None:
+        """Passes on where the agent works in the current run, if there is one."""
+        # A conversation can be opened in another directory before its earlier run counts as ended.
+        turn = self.turns.current if event.name != "SessionStart" else None
+        place = self._place.of_run(turn.id, event.cwd) if turn is not None else None
+        if place is not None:
+            self.reviewed.set_elsewhere(place)
 
     def _reopen(self) -> None:
         """Reopens a session that had ended, because a process has the conversation open."""
@@ -609,6 +625,7 @@ class TerminalSession(Session):
         self.ended = not found.is_open or (self.pid is None and not self.approvals)
         if run is not None:
             self.reviewed.continue_run(self.id, run)
+            self._place.continues(run)
         if self.ended:
             self.handover.end()
 

@@ -31,6 +31,17 @@ def found(project: Path) -> git_index.Index | None:
     return git_index.read(project / ".git" / "index", 20)
 
 
+def paths_in(file: Path, id_bytes: int = 20) -> set[str] | None:
+    scanned = git_index.scan(file, id_bytes)
+    return None if scanned is None else set(scanned.paths)
+
+
+def marked_in(file: Path, since: int) -> git_index.Marked:
+    scanned = git_index.scan(file, 20, since)
+    assert scanned is not None
+    return scanned.marked
+
+
 def is_damaged(project: Path) -> bool:
     return git_index.is_damaged(project / ".git" / "index", 20)
 
@@ -50,7 +61,7 @@ def test_the_entries_are_those_that_git_lists(project: Path, version: int) -> No
     assert (project / ".git" / "index").read_bytes()[7] == version
     assert index is not None
     assert index.entries == listed(project)
-    assert set(git_index.paths(project / ".git" / "index", 20) or ()) == listed(project).keys()
+    assert paths_in(project / ".git" / "index") == listed(project).keys()
 
 
 @pytest.mark.parametrize("version", ["2", "4"])
@@ -59,8 +70,7 @@ def test_the_marked_files_are_found(project: Path, version: str) -> None:
     git(project, "update-index", "--index-version", version)
     git(project, "update-index", "--assume-unchanged", "poem.txt", "old.txt")
     git(project, "update-index", "--skip-worktree", "old.txt", "sub/deep/a.txt")
-    marked = git_index.marked(project / ".git" / "index", 20, LATER)
-    assert marked is not None
+    marked = marked_in(project / ".git" / "index", LATER)
     assert marked == git_index.Marked(frozenset({"poem.txt", "old.txt"}), frozenset({"old.txt", "sub/deep/a.txt"}))
     index = found(project)
     assert index is not None
@@ -72,7 +82,7 @@ def test_the_marked_files_are_found(project: Path, version: str) -> None:
 async def test_files_changed_after_a_time_are_found(project: Path, version: str) -> None:
     git(project, "update-index", "--index-version", version)
     index, file = project / ".git" / "index", project / "poem.txt"
-    earlier = git_index.marked(index, 20, max(file.stat().st_ctime_ns for file in project.rglob("*")) + 1)
+    earlier = marked_in(index, max(file.stat().st_ctime_ns for file in project.rglob("*")) + 1)
     assert earlier == git_index.Marked()
     last = file.stat().st_ctime_ns
 
@@ -82,8 +92,7 @@ async def test_files_changed_after_a_time_are_found(project: Path, version: str)
 
     await until(touched, "a later time")
     git(project, "add", "poem.txt")
-    later = git_index.marked(index, 20, file.stat().st_ctime_ns)
-    assert later is not None
+    later = marked_in(index, file.stat().st_ctime_ns)
     entry = git(project, "ls-files", "-s", "poem.txt").partition("\t")[0]
     assert later.recent == {"poem.txt": (entry, file.stat().st_ctime_ns)}
 
@@ -95,7 +104,7 @@ def test_object_ids_of_32_bytes_are_read(tmp_path: Path) -> None:
     index = git_index.read(tmp_path / ".git" / "index", 32)
     assert index is not None
     assert index.entries == listed(tmp_path)
-    assert set(git_index.paths(tmp_path / ".git" / "index", 32) or ()) == {"a.txt"}
+    assert paths_in(tmp_path / ".git" / "index", 32) == {"a.txt"}
 
 
 def test_the_digest_is_the_same_after_a_refresh(project: Path) -> None:
@@ -130,13 +139,13 @@ def test_the_digest_changes_with_what_is_staged(project: Path, words: tuple[str,
 
 def test_a_missing_index_has_no_entries(tmp_path: Path) -> None:
     assert git_index.read(tmp_path / "index", 20) == git_index.NO_INDEX
-    assert git_index.paths(tmp_path / "index", 20) == ()
+    assert paths_in(tmp_path / "index") == set()
 
 
 def test_a_split_index_is_left_to_git(project: Path) -> None:
     git(project, "update-index", "--split-index")
     assert found(project) is None
-    assert git_index.paths(project / ".git" / "index", 20) is None
+    assert paths_in(project / ".git" / "index") is None
     assert not is_damaged(project)
 
 
@@ -166,8 +175,8 @@ def test_damaged_indexes_raise_no_errors(project: Path) -> None:
             changed[chance.randrange(len(data))] = chance.randrange(256)
         damaged.write_bytes(changed)
         assert git_index.is_damaged(damaged, 20) == (changed != data)
-        index, paths = git_index.read(damaged, 20), git_index.paths(damaged, 20)
-        assert (None if paths is None else set(paths)) == (None if index is None else set(index.entries))
+        index = git_index.read(damaged, 20)
+        assert paths_in(damaged) == (None if index is None else set(index.entries))
 
 
 @pytest.mark.parametrize(("format", "id_bytes"), [("sha1", 20), ("sha256", 32)])

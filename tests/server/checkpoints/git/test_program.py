@@ -57,7 +57,19 @@ async def test_git_has_its_usual_time_to_write_files(project: Path, monkeypatch:
     monkeypatch.setattr(Shell, "run", noted)
     await checkpoints.reverter.revert(RUN)
     assert {seconds for line, seconds in given.items() if " apply " in line} == {git_program.SECONDS}
-    assert {seconds for line, seconds in given.items() if " write-tree " in line} == {git_program.SECONDS_AFTER}
+
+
+async def test_only_what_a_run_waits_for_gets_less_time(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person who reads or decides gets the usual time, even if git was slow for a run a moment ago."""
+    checkpoints = await a_run(project)
+    monkeypatch.setitem(git_program._late_at, project, git_program.now())
+    monkeypatch.setattr(git_program, "SECONDS_AFTER", 0.0)
+    (project / "new.txt").write_text("new\n")
+    with pytest.raises(GitFailed, match="git took more than 0 s for"):
+        await checkpoints.snapshotter.create("run_2", "before")
+    assert await checkpoints.changes.of(RUN)
 
 
 async def test_a_command_with_its_own_time_limit_is_ended(

@@ -233,6 +233,19 @@ async def test_a_session_has_the_state_of_its_project(tmp_path: Path) -> None:
         assert await state() == ("failed", 0)
 
 
+async def test_current_sessions_are_left_out_last(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        one, two = await server.project(phone, "one"), await server.project(phone, "two")
+        await run(server, phone, one, "Oldest", "Done.")
+        for number in range(3):
+            await server.does(phone, "agent_new_session", two)
+            await run(server, phone, two, f"Prompt {number}", "Done.")
+        found = (await server.does(phone, "sessions", limit=3))["data"]
+        assert [entry["title"] for entry in found["sessions"]] == ["Prompt 2", "Prompt 1", "Oldest"]
+        assert found["more"]
+
+
 async def test_long_lists_are_cut_to_fit_into_a_message(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:

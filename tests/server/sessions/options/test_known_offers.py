@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import stat
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from drawbridge.agents import base
+from drawbridge.core.private_files import write_private
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.options import known_offers
 from drawbridge.server.sessions.options.known_offers import FILE, KnownOffers
 from tests.server.core_rig import Client, Server, serving, settled
+from tests.waiting import PATIENCE
 
 OPUS = base.ModelOffer("opus", "Opus", resolved="claude-opus-5", efforts=("low", "high"))
 OFFERS = base.AgentOffers(
@@ -51,9 +55,9 @@ async def test_the_next_server_knows_what_an_agent_offers(tmp_path: Path) -> Non
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         await has_run(server, project)
+    async with serving(tmp_path) as server:
         files = [server.folder / "data" / FILE, server.folder / "data" / "projects" / project / FILE]
         assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600, 0o600]
-    async with serving(tmp_path) as server:
         assert await offered(server, project) == KNOWN
         await server.does(phone, "set_effort", project, effort="low")
         process = await server.running(phone, project)
@@ -126,19 +130,24 @@ async def test_each_agent_has_its_own_offers(tmp_path: Path) -> None:
         process.ends()
 
 
-def test_offers_of_removed_agents_are_dropped(tmp_path: Path) -> None:
+async def stored(known: KnownOffers, agent: str) -> None:
+    known.store(agent, OFFERS)
+    await known.close()
+
+
+async def test_offers_of_removed_agents_are_dropped(tmp_path: Path) -> None:
     """Otherwise, the file would contain every agent that the server ever had."""
-    KnownOffers(tmp_path, ["claude", "other"]).store("other", OFFERS)
+    await stored(KnownOffers(tmp_path, ["claude", "other"]), "other")
     known = KnownOffers(tmp_path, ["claude"])
     assert known.of("other") == base.AgentOffers()
-    known.store("claude", OFFERS)
+    await stored(known, "claude")
     assert KnownOffers(tmp_path, ["claude", "other"]).of("other") == base.AgentOffers()
 
 
-def test_unchanged_offers_are_not_written_again(tmp_path: Path) -> None:
-    KnownOffers(tmp_path, ["claude"]).store("claude", OFFERS)
+async def test_unchanged_offers_are_not_written_again(tmp_path: Path) -> None:
+    await stored(KnownOffers(tmp_path, ["claude"]), "claude")
     before = (tmp_path / FILE).stat().st_ino
-    KnownOffers(tmp_path, ["claude"]).store("claude", OFFERS)
+    await stored(KnownOffers(tmp_path, ["claude"]), "claude")
     assert (tmp_path / FILE).stat().st_ino == before
 
 
@@ -181,7 +190,27 @@ async def test_a_file_that_cannot_be_written_does_not_stop_a_run(
         await has_run(server, project)
         assert [one["models"] for one in phone.updates("agent_offers")] == [MODELS]
         assert phone.updates("run_finished")[-1]["outcome"] == "completed"
-    assert "what claude offers will not be known after a restart" in caplog.text
+    assert "what agents offer will not be known after a restart" in caplog.text
+
+
+async def test_clients_get_the_offers_while_the_disk_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the disk responds, the files contain the offers that were reported last."""
+    write, responds, phone = write_private, threading.Event(), Client()
+
+    def late(path: str, data: bytes) -> None:
+        assert responds.wait(PATIENCE)
+        write(path, data)
+
+    monkeypatch.setattr(known_offers, "write_private", late)
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await has_run(server, project, base.AgentOffers(commands=(base.Offer("compact"),)))
+        await has_run(server, project)
+        assert [one["commands"][0]["name"] for one in phone.updates("agent_offers")] == ["compact", "deploy"]
+        assert not (tmp_path / "data" / FILE).exists()
+        responds.set()
+    async with serving(tmp_path) as server:
+        assert await offered(server, project) == KNOWN
 
 
 async def test_a_new_session_shows_its_model_and_effort(tmp_path: Path) -> None:

@@ -273,11 +273,14 @@ async def opened(
     known: Settings | None = None,
     find: Callable[[Path], Repository | None] = find,
     remembered: Remembered | None = None,
+    *,
+    awaited: bool = False,
 ) -> AsyncIterator[Git | None]:
     """git for one operation in ``directory``; None if ``find`` returns None or git is not installed. ``endings``: the
     tasks in which the processes are ended, so that this is completed even if the operation is canceled. These tasks
     must not be canceled. ``known``: the settings of an earlier operation, so that git does not need to be started to
     read them. ``find``: finds the repository of ``directory``. ``remembered``: as in ``Git``.
+    ``awaited``: as in ``GitProgram``.
 
     Raises ``GitFailed``, ``NoCheckpoint`` or OSError. When the context ends, every process that was started in it has
     ended, unless the wait for that was canceled.
@@ -293,5 +296,5 @@ async def opened(
         git_directory.temporary_folder(mark) as folder,
         shell.started(directory, confinement, memory, endings, mark) as started,
     ):
-        git = GitProgram(path, repository, folder, started)
+        git = GitProgram(path, repository, folder, started, awaited=awaited)
         yield await _prepared(git, known, remembered, is_in_root=real == repository.root)

@@ -83,6 +83,13 @@ class Marked(Struct, frozen=True):
         )
 
 
+class Scanned(NamedTuple):
+    """What one pass over an index finds: the paths of its entries, and the marked files."""
+
+    paths: Collection[str]
+    marked: Marked
+
+
 class Index(Struct, frozen=True):
     """A parsed index. ``entries`` maps each path to its mode and object id. ``digest`` does not depend on the file
     times in the index, so it does not change when ``git status`` refreshes the index."""
@@ -136,38 +143,27 @@ def is_damaged(file: Path, id_bytes: int) -> bool:
     return False
 
 
-def paths(file: Path, id_bytes: int) -> Collection[str] | None:
-    """The paths of the entries, as in ``read``, several times as fast. None if ``read`` returns None. Blocking."""
-    found = _scanned(file, id_bytes)
-    return None if found is None else found[0]
-
-
-def marked(file: Path, id_bytes: int, since: int) -> Marked | None:
-    """The marked files. As fast as ``paths``. ``since``: the time for ``Marked.recent``, in nanoseconds. None if ``read``
-    returns None. Blocking."""
-    found = _scanned(file, id_bytes, struct.pack(">II", *divmod(since, SECOND)))
-    return None if found is None else found[1]
-
-
-def _scanned(file: Path, id_bytes: int, since: bytes = _NEVER) -> tuple[Collection[str], Marked] | None:
-    """What ``paths`` and ``marked`` return. Blocking."""
+def scan(file: Path, id_bytes: int, since: int | None = None) -> Scanned | None:
+    """The paths of the entries and the marked files, as in ``read``, several times as fast. ``since``: the time for
+    ``Marked.recent``, in nanoseconds; None for no such entries. None if ``read`` returns None. Blocking."""
+    time = _NEVER if since is None else struct.pack(">II", *divmod(since, SECOND))
     try:
         data = _content(file)
         if data is None:
             return None
         if data[:4] != b"DIRC" or int.from_bytes(data[4:8], "big") not in (2, 3):
-            index = _parsed(data, id_bytes, since)
-            return None if index is None else (index.entries.keys(), index.marked)
-        return _paths(data, id_bytes, since)
+            index = _parsed(data, id_bytes, time)
+            return None if index is None else Scanned(index.entries.keys(), index.marked)
+        return _scanned(data, id_bytes, time)
     except FileNotFoundError:
-        return (), Marked()
+        return Scanned((), Marked())
     except _DAMAGED:
         return None
 
 
-def _paths(data: bytes, id_bytes: int, since: bytes) -> tuple[Collection[str], Marked] | None:
-    """The paths of an index of version 2 or 3, and the marked files, as in ``_parsed``. Raises one of ``_DAMAGED`` if the
-    index is damaged."""
+def _scanned(data: bytes, id_bytes: int, since: bytes) -> Scanned | None:
+    """What ``scan`` returns for an index of version 2 or 3. ``since``: as in ``_parsed``. Raises one of ``_DAMAGED`` if
+    the index is damaged."""
     found: list[bytes] = []
     flagged: list[_Flagged] = []
     at, flags = 12, _STAT_BYTES + id_bytes
@@ -184,7 +180,7 @@ def _paths(data: bytes, id_bytes: int, since: bytes) -> tuple[Collection[str], M
     if not _has_known_extensions(data, at, id_bytes):
         return None
     every = set(b"\0".join(found).decode("utf-8", "surrogateescape").split("\0")) if found else ()
-    return every, _marked(flagged)
+    return Scanned(every, _marked(flagged))
 
 
 def _marked(flagged: Iterable[_Flagged]) -> Marked:

@@ -23,13 +23,13 @@ SECONDS: Final = 30.0
 """Seconds that one command may take."""
 
 SECONDS_AFTER: Final = 2.0
-"""Seconds for one command if git did not end in time in the same repository less than ``HURRIED_SECONDS`` ago. It will
-probably block again, and each run waits for its checkpoint.
+"""Seconds for one command of an operation that a run waits for, if git did not end in time in the same repository less
+than ``HURRIED_SECONDS`` ago. It will probably block again.
 """
 
 HURRIED_SECONDS: Final = 300.0
-"""Seconds for which git gets only ``SECONDS_AFTER`` for each command. After that, it gets its full time again, because
-it may have been slow only at that moment.
+"""Seconds for which git gets only ``SECONDS_AFTER`` for each command that a run waits for. After that, it gets its full
+time again, because it may have been slow only at that moment.
 """
 
 LARGEST_OUTPUT: Final = 100 * MB
@@ -57,13 +57,15 @@ def program() -> str | None:
 
 class GitProgram:
     """The git program ``path`` in a shell. ``folder``: for the files with its input and output, and for other files of
-    the same operation."""
+    the same operation. ``awaited``: whether a run waits for the operation, so that the time limits are shortened after
+    git was slow."""
 
-    def __init__(self, path: str, repository: Repository, folder: Path, shell: Shell) -> None:
+    def __init__(self, path: str, repository: Repository, folder: Path, shell: Shell, *, awaited: bool = False) -> None:
         self.path = path
         self.repository = repository
         self.folder = folder
         self._shell = shell
+        self._awaited = awaited
 
     async def run(
         self,
@@ -108,7 +110,8 @@ class GitProgram:
     async def _in_time(self, line: str, seconds: float, what: str, *, writes: bool) -> int:
         """Runs a git command in the shell, and remembers if it does not end in time. Raises the errors of ``run``."""
         root = self.repository.root
-        is_hurried = not writes and now() - _late_at.get(root, float("-inf")) < HURRIED_SECONDS
+        was_late = now() - _late_at.get(root, float("-inf")) < HURRIED_SECONDS
+        is_hurried = self._awaited and was_late and not writes
         try:
             return await self._shell.run(line, min(seconds, SECONDS_AFTER) if is_hurried else seconds, what)
         except TookTooLong:

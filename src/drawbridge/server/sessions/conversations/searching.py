@@ -130,18 +130,19 @@ class Searching:
 
     async def entries(self, sessions: Sequence[Session], limit: int) -> SessionsFound:
         """The sessions in these histories, most recently active first: at most ``limit``, and only as many as fit into
-        a message. Raises ``ClientError`` if an index can't be read."""
+        a message. Current sessions are left out last. Raises ``ClientError`` if an index can't be read."""
         await self._update_all(sessions)
         found: list[SessionEntry] = []
         for session in sessions:
             found += entries(session, await self._read(session))
-        found.sort(key=lambda entry: entry.last_active, reverse=True)
+        found.sort(key=lambda entry: (entry.current, entry.last_active), reverse=True)
         shown, room = [], FRAME_BYTES - ROOM
         for entry in found[:limit]:
             room -= len(msgspec.json.encode(entry)) + 1
             if room < 0:
                 break
             shown.append(entry)
+        shown.sort(key=lambda entry: entry.last_active, reverse=True)
         return SessionsFound(shown, len(found) > len(shown), _are_behind(sessions))
 
     async def search(self, sessions: Sequence[Session], command: Search) -> SearchResults:

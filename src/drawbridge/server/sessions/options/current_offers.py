@@ -56,6 +56,10 @@ class CurrentOffers:
         self._of_project.store(self.agent, msgspec.structs.replace(offers, models=(), mcp_servers=(), steer=False))
         self._models.store(self.agent, base.AgentOffers(models=offers.models))
 
+    async def close(self) -> None:
+        """Returns when the offers are stored."""
+        await self._of_project.close()
+
     def with_choices(self, state: base.AgentState, options: base.Options) -> base.AgentState:
         """``state`` with the model and the effort in ``options``, which were chosen for the agent's next run."""
         if options.effort:

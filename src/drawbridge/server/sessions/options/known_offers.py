@@ -8,8 +8,10 @@ command or model that it no longer has with an error.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +21,7 @@ from drawbridge.agents.base import AgentOffers
 from drawbridge.core.errors import NotPrivate
 from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import write_private
+from drawbridge.core.tasks import BackgroundTasks
 
 FILE: Final = "offers.json"
 
@@ -35,6 +38,9 @@ class KnownOffers:
         self._file = directory / FILE
         self._agents = agents
         self._known = self._read()
+        self._tasks = BackgroundTasks(logger)
+        self._is_written = True
+        self._is_writing = False
 
     def _read(self) -> dict[str, AgentOffers]:
         try:
@@ -54,12 +60,34 @@ class KnownOffers:
         return self._known.get(agent, AgentOffers()) if agent in self._agents else AgentOffers()
 
     def store(self, agent: str, offers: AgentOffers) -> None:
-        """Stores what the agent offers now, if that has changed."""
+        """Stores what the agent offers now, if that has changed. The file is written in a thread."""
         if offers == self.of(agent):
             return
         self._known[agent] = offers
         self._known = {name: known for name, known in self._known.items() if name in self._agents}
+        self._is_written = False
+        if not self._is_writing:
+            self._is_writing = True
+            self._tasks.start(self._write(), f"writing {self._file}")
+
+    async def close(self) -> None:
+        """Returns when the file contains everything that was stored."""
+        await self._tasks.wait()
+
+    async def _write(self) -> None:
+        """Writes the file until it contains the latest offers."""
         try:
-            write_private(str(self._file), msgspec.json.encode(self._known) + b"\n")
-        except NotPrivate as error:
-            logger.warning("what %s offers will not be known after a restart: %s", agent, error)
+            while not self._is_written:
+                self._is_written = True
+                with _logged():
+                    await asyncio.to_thread(write_private, str(self._file), msgspec.json.encode(self._known) + b"\n")
+        finally:
+            self._is_writing = False
+
+
+@contextlib.contextmanager
+def _logged() -> Iterator[None]:
+    try:
+        yield
+    except NotPrivate as error:
+        logger.warning("what agents offer will not be known after a restart: %s", error)

@@ -50,6 +50,11 @@ class RunCheckpoints:
         taken = self._checkpoint(run_id, when, self._last)
         self._last = self._tasks.start(taken, f"{self._session_id}: the checkpoint {when} a run")
 
+    async def taken(self) -> None:
+        """Returns once the last checkpoint was taken, or could not be taken."""
+        if self._last is not None:
+            await asyncio.wait([self._last])
+
     async def finish(self) -> None:
         """Waits for the last checkpoint, so that the last run can be reverted even after a restart."""
         if self._last is not None:
